@@ -1,0 +1,15 @@
+"""Initialisation of LSTM networks with peepholes that keeps the variance of the signal through time."""
+
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+
+__version__ = version("peephole")
+__all__ = ["init", "theory"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a room when it is first asked for: the theory must not pay for torch."""
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
