@@ -1,0 +1,221 @@
+"""Predictions step by step: the linearised map, and the cell in the limit of many units."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from peephole.theory.activations import Array, resolve
+from peephole.theory.cell import GATES, PEEPHOLES, Cell, Variances
+from peephole.theory.errors import TheoryError, nearest
+from peephole.theory.flow import QUANTILES, Flow
+from peephole.theory.incomplete import kappa
+from peephole.theory.linear import LinearMap
+
+Level = Literal["linear", "wide"]
+MOST_NETWORKS = 1000
+
+
+def propagate(
+    cell: Cell,
+    v: Variances,
+    *,
+    steps: int = 60,
+    level: Level = "wide",
+    feedback: bool = False,
+    held: float = 1.0,
+    input_autocorrelation: ArrayLike | None = None,
+    finite: bool = False,
+    samples: int = 20_000,
+    seed: int = 0,
+) -> Flow:
+    """Predict the variances of h and c from c = h = 0 on.
+
+    `linear` iterates the paper's linearised moments, with E[h(t-1)^2] held at `held` or, with `feedback`,
+    its own; it takes steps as independent, so an autocorrelation does not enter. `wide` samples units of an
+    infinitely wide cell; `input_autocorrelation` is None for white inputs, a number rho for rho^lag, a list
+    by lag starting with 1, or a matrix E[x_s x_t] / Var(x) such as `autocorrelation` measures on a batch.
+    """
+    v.check(cell)
+    if steps < 1:
+        raise TheoryError(f"steps = {steps}: at least 1")
+    if level == "linear":
+        return _linear(cell, v, steps, feedback, held)
+    if level == "wide":
+        return _Wide(cell, v, input_correlation(input_autocorrelation, steps), samples, finite, seed).run()
+    raise TheoryError(f"unknown level {level!r}{nearest(level, ('linear', 'wide'))}")
+
+
+def input_correlation(given: ArrayLike | None, steps: int) -> Array:
+    """The matrix E[x_s x_t] / Var(x) of the first steps, from any of the forms that `propagate` takes."""
+    lags = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps)))
+    if given is None:
+        return np.eye(steps)
+    values = np.asarray(given, dtype=float)
+    if values.ndim == 0:
+        if not -1 <= values <= 1:
+            raise TheoryError(f"input_autocorrelation = {float(values):g}: a correlation lies in [-1, 1]")
+        return np.asarray(float(values) ** lags)
+    if values.ndim == 1:
+        by_lag = np.zeros(max(steps, len(values)))
+        by_lag[: len(values)] = values
+        return by_lag[lags]
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or len(values) < steps:
+        raise TheoryError(f"input_autocorrelation of shape {values.shape} does not cover {steps} steps")
+    return values[:steps, :steps]
+
+
+def autocorrelation(x: ArrayLike) -> Array:
+    """E[x_s x_t] / E[x^2] of a batch (sequences, steps, inputs), over what was observed (NaN is missing)."""
+    batch = np.asarray(x, dtype=float)
+    if batch.ndim != 3:
+        raise TheoryError(f"a batch has the shape (sequences, steps, inputs), got {batch.shape}")
+    seen = ~np.isnan(batch)
+    filled = np.where(seen, batch, 0.0)
+    total = np.einsum("bsn,btn->st", filled, filled)
+    pairs = np.einsum("bsn,btn->st", seen.astype(float), seen.astype(float))
+    return np.asarray((total / np.maximum(pairs, 1.0)) / (np.sum(filled**2) / np.sum(seen)))
+
+
+def _linear(cell: Cell, v: Variances, steps: int, feedback: bool, held: float) -> Flow:
+    linear = LinearMap(cell, v)
+    square_c = mean_c = square_h = 0.0
+    squares_c, means_c, squares_h, hidden = (np.zeros(steps) for _ in range(4))
+    before = np.zeros(steps)
+    for t in range(steps):
+        hidden[t], before[t] = (square_h if feedback else held), square_c
+        square_c, mean_c = linear.next_square(square_c, mean_c, hidden[t]), linear.next_mean(mean_c)
+        square_h = linear.output_square(square_c, hidden[t])
+        squares_c[t], means_c[t], squares_h[t] = square_c, mean_c, square_h
+    seen_by = {"f": before, "i": before, "o": squares_c, "c": np.zeros(steps)}
+    variances = {
+        k: np.array([gate.square(h, c) - gate.mean**2 for h, c in zip(hidden, seen_by[k], strict=True)])
+        for k, gate in linear.gates.items()
+    }
+    unknown, exact = np.full((steps, len(QUANTILES)), np.nan), np.zeros(steps)
+    mean_h = np.full(steps, linear.mean_h())
+    return Flow(
+        "linear", squares_h - mean_h**2, squares_c - means_c**2, mean_h, means_c, unknown, unknown,
+        {k: np.full(steps, gate.mean) for k, gate in linear.gates.items()}, variances,
+        exact, exact, unknown[:, 0], unknown[:, 0],
+    )  # fmt: skip
+
+
+class _Wide:
+    """Units sampled through the covariance of their pre-activations.
+
+    Seen over time, the pre-activation of gate k of one unit is a Gaussian process with covariance
+    K_k(s, t) = N kappa w_k E[x_s x_t] + M u_k E[h_{s-1} h_{t-1}], independent between gates. h(t-1) is known
+    before step t, so one pass suffices: extend each gate's Cholesky factor by a row, draw, apply the cell.
+
+    In the limit of many units the expectations are those over all samples: one network as wide as the sample.
+    With `finite`, they are the means over the N inputs and M units of each of many networks, and then no
+    limit is taken at all: given its past, a row of W x + U h of a real network has exactly this law.
+    """
+
+    def __init__(self, cell: Cell, v: Variances, correlation: Array, samples: int, finite: bool, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.cell, self.steps = cell, len(correlation)
+        self.networks, width = (min(math.ceil(samples / cell.units), MOST_NETWORKS), cell.units) if finite else (1, samples)
+        self.shape = (self.networks, width)
+        inputs = self._input_covariance(correlation, finite, rng)
+        self.input_part = np.stack([v.w(k) * cell.inputs * inputs for k in GATES], axis=1)
+        self.recurrent = np.array([cell.units * v.u(k) for k in GATES])
+        self.peephole = {k: math.sqrt(v.v(k)) * rng.standard_normal(self.shape) for k in PEEPHOLES}
+        self.bias = {k: np.resize(np.asarray(cell.bias(k), dtype=float), width) for k in GATES}
+        self.noise = rng.standard_normal((self.steps, len(GATES), *self.shape))
+        self.factor = np.zeros((self.networks, len(GATES), self.steps, self.steps))
+        self.inverse = np.zeros_like(self.factor)
+        # Row t holds h(t-1), so that covariances and history carry the same index.
+        self.h = np.zeros((self.steps + 1, *self.shape))
+        self.h_covariance = np.zeros((self.networks, self.steps + 1, self.steps + 1))
+
+    def _input_covariance(self, correlation: Array, finite: bool, rng: np.random.Generator) -> Array:
+        """kappa x E[x_s x_t] for each network: the expectation, or the mean over N drawn inputs."""
+        cell = self.cell
+        passed = np.full(correlation.shape, kappa(cell.observed, cell.inputs, cell.fill_exponent, lag=True))
+        np.fill_diagonal(passed, cell.kappa)
+        expected = cell.input_variance * passed * correlation
+        if not finite:
+            return expected[None]
+        values, vectors = np.linalg.eigh(expected)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        x = np.einsum("ts,rsn->rtn", root, rng.standard_normal((self.networks, self.steps, cell.inputs)))
+        return np.asarray(np.einsum("rsn,rtn->rst", x, x) / cell.inputs)
+
+    def _preactivations(self, t: int) -> dict[str, Array]:
+        """Bias plus the Gaussian process of each gate at step t, given its past."""
+        row = self.input_part[:, :, t, : t + 1]
+        row = row + self.recurrent[:, None] * self.h_covariance[:, None, t, : t + 1]
+        past = np.einsum("rkst,rkt->rks", self.inverse[:, :, :t, :t], row[:, :, :t])
+        rest = row[:, :, t] - np.sum(past**2, axis=2)
+        # A process that its past determines (a constant input; more steps than inputs and units) gets no new
+        # direction: its pivot is dropped, where a tiny one would only amplify rounding.
+        new = rest > 1e-9 * row[:, :, t]
+        fresh = np.sqrt(np.where(new, rest, 0.0))
+        per_fresh = np.divide(1.0, fresh, out=np.zeros_like(fresh), where=new)
+        self.factor[:, :, t, :t], self.factor[:, :, t, t] = past, fresh
+        self.inverse[:, :, t, :t] = -per_fresh[..., None] * np.einsum("rks,rkst->rkt", past, self.inverse[:, :, :t, :t])
+        self.inverse[:, :, t, t] = per_fresh
+        # einsum, not BLAS: its sums do not depend on the number of threads.
+        process = np.einsum("rks,skrm->krm", self.factor[:, :, t, : t + 1], self.noise[: t + 1])
+        return {k: a + self.bias[k] for k, a in zip(GATES, process, strict=True)}
+
+    def run(self) -> Flow:
+        act = {k: self.cell.activation(k) for k in GATES}
+        output, c = resolve(self.cell.output), np.zeros(self.shape)
+        record = _Record(self.steps)
+        for t in range(self.steps):
+            a = self._preactivations(t)
+            f = act["f"](a["f"] + self.peephole["f"] * c)
+            i = act["i"](a["i"] + self.peephole["i"] * c)
+            z = act["c"](a["c"])
+            c = f * c + i * z
+            o = act["o"](a["o"] + self.peephole["o"] * c)
+            h = np.asarray(o * output(c))
+            if not np.all(np.isfinite(h)):
+                raise TheoryError(f"the signal overflows at step {t + 1}: these variances make the cell explode")
+            self._remember(t + 1, h)
+            record.add(t, h, c, {"f": f, "i": i, "o": o, "c": z})
+        return record.flow("wide")
+
+    def _remember(self, t: int, h: Array) -> None:
+        self.h[t] = h
+        self.h_covariance[:, t, : t + 1] = np.einsum("srm,rm->rs", self.h[: t + 1], h) / self.shape[1]
+        self.h_covariance[:, : t + 1, t] = self.h_covariance[:, t, : t + 1]
+
+
+class _Record:
+    """Statistics of the sampled units, step by step."""
+
+    def __init__(self, steps: int) -> None:
+        self.arrays = {name: np.zeros(steps) for name in ("var_h", "var_c", "mean_h", "mean_c")}
+        self.arrays |= {name: np.zeros(steps) for name in ("se_var_h", "se_var_c", "se_median_h", "se_median_c")}
+        self.quantiles = {name: np.zeros((steps, len(QUANTILES))) for name in "hc"}
+        self.gate_mean = {k: np.zeros(steps) for k in GATES}
+        self.gate_var = {k: np.zeros(steps) for k in GATES}
+
+    def add(self, t: int, h: Array, c: Array, gates: dict[str, Array]) -> None:
+        for name, value in (("h", h), ("c", c)):
+            square = value**2
+            self.arrays[f"var_{name}"][t], self.arrays[f"mean_{name}"][t] = value.var(), value.mean()
+            self.quantiles[name][t] = np.quantile(square, QUANTILES)
+            self.arrays[f"se_var_{name}"][t] = _standard_error(square if len(square) == 1 else square.mean(axis=1))
+            # Half the distance between the quantiles one standard error of rank to either side.
+            low, high = np.quantile(square, 0.5 + np.array([-0.5, 0.5]) / math.sqrt(square.size))
+            self.arrays[f"se_median_{name}"][t] = (high - low) / 2
+        for k, value in gates.items():
+            self.gate_mean[k][t], self.gate_var[k][t] = value.mean(), value.var()
+
+    def flow(self, level: str) -> Flow:
+        return Flow(
+            level, quantiles_h=self.quantiles["h"], quantiles_c=self.quantiles["c"],
+            gate_mean=self.gate_mean, gate_var=self.gate_var, **self.arrays,
+        )  # fmt: skip
+
+
+def _standard_error(values: Array) -> float:
+    return float(values.std(ddof=1) / math.sqrt(values.size))
