@@ -18,9 +18,7 @@ FORMULAS = [
 
 
 @pytest.mark.parametrize("latex", FORMULAS)
-@pytest.mark.parametrize(
-    "marked", [r'<span class="arithmatex">\({}\)</span>', r'<div class="arithmatex">\[{}\]</div>']
-)
+@pytest.mark.parametrize("marked", [r'<span class="arithmatex">\({}\)</span>', r'<div class="arithmatex">\[{}\]</div>'])
 def test_a_formula_becomes_mathml(latex: str, marked: str) -> None:
     """A marked formula becomes one well-formed math element, and what stands around it stays."""
     escaped = latex.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

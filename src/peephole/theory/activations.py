@@ -30,7 +30,7 @@ class Activation:
     derivative: Function
     pole: float | None
 
-    def __call__(self, a: Any) -> Any:
+    def __call__(self, a: Any) -> Any:  # noqa: D102 - a function is called
         return self.function(a)
 
 
@@ -60,7 +60,8 @@ NAMED: dict[str, Activation] = {
 def _numerical_derivative(function: Function) -> Function:
     """Five-point central difference: about 1e-12 for a smooth function of unit scale."""
 
-    def derivative(a: Any, h: float = 1e-3) -> Any:
+    def derivative(a: Any) -> Any:
+        h = 1e-3
         a = np.asarray(a, dtype=float)
         near, far = function(a + h) - function(a - h), function(a + 2 * h) - function(a - 2 * h)
         return (8 * near - far) / (12 * h)
@@ -76,7 +77,9 @@ def resolve(activation: str | Function) -> Activation:
         name = getattr(activation, "__name__", type(activation).__name__)
         return Activation(name, activation, _numerical_derivative(activation), math.pi / 2)
     if activation not in NAMED:
-        raise TheoryError(f"unknown activation {activation!r}{nearest(activation, NAMED)}; or pass a vectorised callable")
+        raise TheoryError(
+            f"unknown activation {activation!r}{nearest(activation, NAMED)}; or pass a vectorised callable"
+        )
     return NAMED[activation]
 
 

@@ -19,7 +19,11 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: an equality with its residual (left minus right), or an inequality with its margin."""
+    """One condition: an equality with its residual (left minus right), or an inequality with its margin.
+
+    `equation` says where it comes from: "(1)" to "(4)" of the paper, its "summary", or, unprinted, the
+    "linear" level with Var(h) held, the same with "feedback", or what the "product rule" gives without E[o]^2.
+    """
 
     name: str
     equation: str
@@ -104,7 +108,14 @@ def equation_3(cell: Cell, v: Variances) -> list[Condition]:
     a_f, a_i, a_o, a_c = _all(cell, v)
     return [
         _inequality("0 < A_f < 12", "(3)", min(a_f, 12 - a_f), True),
-        _equality("(12 - A_f) / (A_i + 4) = A_o A_c / 16", "(3)", (12 - a_f) / (a_i + 4), a_o * a_c / 16, True, TOLERANCE),
+        _equality(
+            "(12 - A_f) / (A_i + 4) = A_o A_c / 16",
+            "(3)",
+            (12 - a_f) / (a_i + 4),
+            a_o * a_c / 16,
+            True,
+            TOLERANCE,
+        ),
     ]
 
 
@@ -147,13 +158,13 @@ def unprinted_conditions(cell: Cell, v: Variances, target: float = 1.0) -> list[
         found.append(_equality("Delta_2 = 0", printed_equation(cell), discriminant_2(cell, v), 0.0, False, TOLERANCE))
     found += [
         _inequality("root exists", "linear", min(point.discriminant, -point.linear_term), False),
-        _inequality("root stable, Var(h) held", "linear", 1 - point.slope, False),
-        _equality("Var(h) = target, E[o]^2 dropped", "linear", point.var_h_printed, target, False, 1e-9),
-        _equality("Var(h) = target, E[o]^2 kept", "linear", point.var_h, target, False, 1e-9),
+        _inequality("root stable, held", "linear", 1 - point.slope, False),
+        _equality("Var(h) = target without E[o]^2", "product rule", point.var_h_printed, target, False, 1e-9),
+        _equality("Var(h) = target with E[o]^2", "linear", point.var_h, target, False, 1e-9),
     ]
     radius = linear.feedback_radius(point.var_c + linear.mean_c**2, target) if point.exists else math.inf
-    found.append(_inequality("root stable, Var(h) fed back", "linear", 1 - radius, False))
-    found.append(_equality("Var(h) settles at target, fed back", "linear", linear.settle()[1], target, False, 1e-6))
+    found.append(_inequality("root stable, fed back", "feedback", 1 - radius, False))
+    found.append(_equality("settles at target, fed back", "feedback", linear.settle()[1], target, False, 1e-6))
     return found
 
 

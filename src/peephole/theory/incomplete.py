@@ -28,13 +28,32 @@ def kappa(observed: float | Sequence[float], inputs: int, fill_exponent: float =
     power = 1 + fill_exponent if lag else 1 + 2 * fill_exponent
     if isinstance(observed, int | float):
         count = np.arange(inputs + 1)
-        share, weight = count / inputs, stats.binom.pmf(count, inputs, observed) if observed < 1 else count == inputs
+        share, weight = (
+            count / inputs,
+            stats.binom.pmf(count, inputs, observed) if observed < 1 else count == inputs,
+        )
     else:
         share = np.asarray(observed, dtype=float)
         weight = np.full(share.shape, 1 / share.size)
     passed = np.where(share > 0, np.where(share > 0, share, 1.0) ** power, 0.0)
     mean = float(weight @ passed)
     return mean**2 if lag else mean
+
+
+def draw_gaps(
+    observed: float | Sequence[float], shape: tuple[int, ...], fill_exponent: float, rng: np.random.Generator
+) -> Array:
+    """What complete inputs are multiplied by: mask * r^alpha, features along the last axis of `shape`.
+
+    Of a visit whose share was given, that many features, rounded, are seen, which ones at random.
+    """
+    if isinstance(observed, int | float):
+        mask = rng.random(shape) < observed
+    else:
+        seen = np.rint(rng.choice(observed, size=(*shape[:-1], 1)) * shape[-1])
+        mask = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1) < seen
+    share = mask.mean(axis=-1, keepdims=True)
+    return np.asarray(mask * np.where(share > 0, np.where(share > 0, share, 1.0) ** fill_exponent, 0.0))
 
 
 def column_factors(shares: ArrayLike) -> Array:

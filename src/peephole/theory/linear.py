@@ -130,7 +130,10 @@ class LinearMap:
         return float(np.max(np.abs(np.linalg.eigvals(jacobian)))) if np.all(np.isfinite(jacobian)) else math.inf
 
     def settle(self) -> tuple[float, float]:
-        """(Var(c), Var(h)) that the map reaches from zero with its own E[h^2] fed back; infinite if it diverges."""
+        """(Var(c), Var(h)) that the map reaches from zero with its own E[h^2] fed back; infinite if it settles nowhere.
+
+        Close to where the fixed point vanishes the map lingers, and passes through every value on its way up.
+        """
         square_c = hidden = mean_c = 0.0
         for _ in range(SETTLE_STEPS):
             c_before, h_before = square_c, hidden
@@ -139,13 +142,13 @@ class LinearMap:
             if hidden + square_c > 1e6:
                 return math.inf, math.inf
             if abs(square_c - c_before) <= 1e-15 * square_c and abs(hidden - h_before) <= 1e-15 * hidden:
-                break
-        return square_c - mean_c**2, hidden - self.mean_h() ** 2
+                return square_c - mean_c**2, hidden - self.mean_h() ** 2
+        return math.inf, math.inf
 
 
 def _linear_gate(cell: Cell, v: Variances, gate: str) -> Gate:
     bias = cell.bias(gate)
-    if isinstance(bias, tuple):
+    if not isinstance(bias, int | float):
         raise TheoryError("level 'linear' takes one bias for all units of a gate; level 'wide' can serve a list")
     mean, slope = linearise(cell.activation(gate), bias)
     fixed = preactivation_variance(cell, v, gate, hidden=0.0)

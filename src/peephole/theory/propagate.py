@@ -12,7 +12,7 @@ from peephole.theory.activations import Array, resolve
 from peephole.theory.cell import GATES, PEEPHOLES, Cell, Variances
 from peephole.theory.errors import TheoryError, nearest
 from peephole.theory.flow import QUANTILES, Flow
-from peephole.theory.incomplete import kappa
+from peephole.theory.incomplete import draw_gaps, kappa
 from peephole.theory.linear import LinearMap
 
 Level = Literal["linear", "wide"]
@@ -119,7 +119,9 @@ class _Wide:
     def __init__(self, cell: Cell, v: Variances, correlation: Array, samples: int, finite: bool, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self.cell, self.steps = cell, len(correlation)
-        self.networks, width = (min(math.ceil(samples / cell.units), MOST_NETWORKS), cell.units) if finite else (1, samples)
+        self.networks, width = (
+            (min(math.ceil(samples / cell.units), MOST_NETWORKS), cell.units) if finite else (1, samples)
+        )
         self.shape = (self.networks, width)
         inputs = self._input_covariance(correlation, finite, rng)
         self.input_part = np.stack([v.w(k) * cell.inputs * inputs for k in GATES], axis=1)
@@ -134,16 +136,18 @@ class _Wide:
         self.h_covariance = np.zeros((self.networks, self.steps + 1, self.steps + 1))
 
     def _input_covariance(self, correlation: Array, finite: bool, rng: np.random.Generator) -> Array:
-        """kappa x E[x_s x_t] for each network: the expectation, or the mean over N drawn inputs."""
+        """E[x_s x_t] of what reaches W, gaps and all, for each network: the expectation, or the mean over N inputs."""
         cell = self.cell
-        passed = np.full(correlation.shape, kappa(cell.observed, cell.inputs, cell.fill_exponent, lag=True))
-        np.fill_diagonal(passed, cell.kappa)
-        expected = cell.input_variance * passed * correlation
         if not finite:
-            return expected[None]
-        values, vectors = np.linalg.eigh(expected)
+            passed = np.full(correlation.shape, kappa(cell.observed, cell.inputs, cell.fill_exponent, lag=True))
+            np.fill_diagonal(passed, cell.kappa)
+            return np.asarray(cell.input_variance * passed * correlation)[None]
+        values, vectors = np.linalg.eigh(cell.input_variance * correlation)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        x = np.einsum("ts,rsn->rtn", root, rng.standard_normal((self.networks, self.steps, cell.inputs)))
+        shape = (self.networks, self.steps, cell.inputs)
+        x = np.einsum("ts,rsn->rtn", root, rng.standard_normal(shape))
+        if cell.observed != 1.0:
+            x *= draw_gaps(cell.observed, shape, cell.fill_exponent, rng)
         return np.asarray(np.einsum("rsn,rtn->rst", x, x) / cell.inputs)
 
     def _preactivations(self, t: int) -> dict[str, Array]:
@@ -170,13 +174,15 @@ class _Wide:
         record = _Record(self.steps)
         for t in range(self.steps):
             a = self._preactivations(t)
-            f = act["f"](a["f"] + self.peephole["f"] * c)
-            i = act["i"](a["i"] + self.peephole["i"] * c)
-            z = act["c"](a["c"])
-            c = f * c + i * z
-            o = act["o"](a["o"] + self.peephole["o"] * c)
-            h = np.asarray(o * output(c))
-            if not np.all(np.isfinite(h)):
+            with np.errstate(over="ignore", invalid="ignore"):  # an explosion is reported below
+                f = act["f"](a["f"] + self.peephole["f"] * c)
+                i = act["i"](a["i"] + self.peephole["i"] * c)
+                z = act["c"](a["c"])
+                c = f * c + i * z
+                o = act["o"](a["o"] + self.peephole["o"] * c)
+                h = np.asarray(o * output(c))
+            # A fourth power enters the standard errors.
+            if not max(np.max(np.abs(h)), np.max(np.abs(c))) < 1e70:
                 raise TheoryError(f"the signal overflows at step {t + 1}: these variances make the cell explode")
             self._remember(t + 1, h)
             record.add(t, h, c, {"f": f, "i": i, "o": o, "c": z})

@@ -28,6 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a cell may explode: its statistics are then infinite
 def simulate(
     cell: Cell,
     v: Variances,
@@ -47,7 +48,10 @@ def simulate(
     """
     v.check(cell)
     if networks < 2 or sequences < 1 or steps < 1:
-        raise TheoryError("a simulation needs at least 2 networks, 1 sequence and 1 step")
+        raise TheoryError(
+            "a simulation needs at least 2 networks, 1 sequence and 1 step, "
+            f"got networks = {networks}, sequences = {sequences}, steps = {steps}"
+        )
     own = None if x is None else _own_batch(cell, x)
     if own is not None:
         sequences, steps = own.shape[0], own.shape[1]
@@ -76,7 +80,9 @@ def _fill(x: FloatArray, mask: NDArray[np.bool_], exponent: float) -> FloatArray
     return np.asarray(np.where(mask, x, 0.0) * factor)
 
 
-def _inputs(cell: Cell, steps: int, sequences: int, correlation: ArrayLike | None, rng: np.random.Generator) -> FloatArray:
+def _inputs(
+    cell: Cell, steps: int, sequences: int, correlation: ArrayLike | None, rng: np.random.Generator
+) -> FloatArray:
     """One network's Gaussian inputs (sequences, steps, inputs)."""
     x = rng.standard_normal((sequences, steps, cell.inputs))
     if correlation is not None:
@@ -123,7 +129,9 @@ def _draw(cell: Cell, v: Variances, rng: np.random.Generator) -> dict[str, Float
 def _run(cell: Cell, nets: list[dict[str, FloatArray]], x: FloatArray) -> dict[str, NDArray[np.float32]]:
     """Forward pass of a block of networks; x is (networks, sequences, steps, inputs)."""
     p = {name: np.stack([net[name] for net in nets]) for name in nets[0]}
-    gate, squash, out = (ACTIVATIONS.get(a, a) if isinstance(a, str) else a for a in (cell.gate, cell.cell_input, cell.output))
+    gate, squash, out = (
+        ACTIVATIONS.get(a, a) if isinstance(a, str) else a for a in (cell.gate, cell.cell_input, cell.output)
+    )
     if isinstance(gate, str) or isinstance(squash, str) or isinstance(out, str):
         raise TheoryError(f"the simulation knows {', '.join(ACTIVATIONS)}, or any callable")
     networks, sequences, steps, _ = x.shape

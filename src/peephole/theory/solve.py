@@ -23,9 +23,9 @@ LEVELS = ("printed", "linear", "wide")
 # Factors on the free variances that are searched at each level, and at how many points before polishing.
 SEARCHED = {"printed": (1e-4, 1e4), "linear": (1e-4, 1e4), "wide": (1e-3, 1e3)}
 POINTS = {"printed": 81, "linear": 81, "wide": 25}
-# At level 'wide': a signal that changes by a tenth when the path is made twice as long has not settled,
+# At level 'wide': a signal that changes by a twentieth when the path is made twice as long has not settled,
 # and a target met on the way is only passed through.
-SETTLED = 0.1
+SETTLED = 0.05
 WIDE_SAMPLES = 4_000
 
 
@@ -103,7 +103,7 @@ class _Search:
 
     def roots(self, excess: Callable[[float], float], polish: float = 1e-15) -> list[float]:
         """The scales where the excess changes sign, the one nearest to the given shape first."""
-        scales = self.grid()
+        scales = _with_edges(self.grid(), excess)
         values = np.array([excess(s) for s in scales])
         found = [float(s) for s, value in zip(scales, values, strict=True) if value == 0]
         for k in np.flatnonzero(values[:-1] * values[1:] < 0):
@@ -156,6 +156,19 @@ class _Search:
         return f"over factors {low:g} to {high:g} on {names}"
 
 
+def _with_edges(scales: Array, excess: Callable[[float], float]) -> Array:
+    """The grid, with the last scale before each edge beyond which nothing exists: Var(h) rises steeply to it."""
+    exists = np.array([not math.isnan(excess(s)) for s in scales])
+    edges = []
+    for k in np.flatnonzero(exists[:-1] != exists[1:]):
+        inside, outside = (scales[k], scales[k + 1]) if exists[k] else (scales[k + 1], scales[k])
+        for _ in range(40):
+            middle = math.sqrt(inside * outside)
+            inside, outside = (inside, middle) if math.isnan(excess(middle)) else (middle, outside)
+        edges.append(inside)
+    return np.sort(np.append(scales, edges))
+
+
 def _log_distance(reached: float, target: float) -> float:
     return abs(math.log(reached / target)) if math.isfinite(reached) and reached > 0 else math.inf
 
@@ -177,7 +190,9 @@ def _solve_printed(search: _Search) -> Solution:
             )
             return search.answer(root, reached, Result.SOLVED, message)
     scale = search.nearest(lambda s: abs(residual(s))) or 1.0
-    message = f"no solution of {equation} within its bound {search.where()}: the least residual is {residual(scale):.3g}"
+    message = (
+        f"no solution of {equation} within its bound {search.where()}: the least residual is {residual(scale):.3g}"
+    )
     return search.answer(scale, _reached_linear(search, scale, feedback=False), Result.OUT_OF_REACH, message)
 
 
@@ -236,7 +251,9 @@ def _solve_wide(search: _Search, steps: int, seed: int) -> Solution:
     )
     scale = search.nearest(lambda s: _log_distance(staying(s), search.target))
     if scale is None:
-        return search.answer(roots[0], path(roots[0])[1], Result.PASSED_THROUGH, f"{passed}; nothing stays{_bound(search)}")
+        return search.answer(
+            roots[0], path(roots[0])[1], Result.PASSED_THROUGH, f"{passed}; nothing stays{_bound(search)}"
+        )
     message = f"{passed}; the nearest that stays is {staying(scale):.4g}{_bound(search)}"
     return search.answer(scale, staying(scale), Result.PASSED_THROUGH, message)
 

@@ -1,0 +1,55 @@
+"""The application and its manners: 0 yes, 1 the answer is no, 2 bad input, told in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from peephole import __version__
+from peephole.cli.check import check
+from peephole.cli.solve import solve
+from peephole.theory import TheoryError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Start LSTMs right: variances that keep the signal's scale, and what they do to it.",
+    epilog="Exit status: 0 done or yes, 1 the answer is no, 2 wrong usage or bad input.",
+)
+app.command()(solve)
+app.command()(check)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"peephole {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """The options of no command in particular."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = app(args=given, prog_name="peephole", standalone_mode=False)
+    except (TheoryError, TyperException, OSError, ImportError) as error:
+        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        if message:  # none where the help was shown for want of a command
+            typer.echo(f"peephole: {' '.join(message.split())}", err=True)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("peephole: interrupted", err=True)
+        sys.exit(130)
+    sys.exit(status or 0)
