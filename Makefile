@@ -50,6 +50,7 @@ docs-serve: .venv/.full ## serve the documentation while writing it
 
 figures: .venv/.full ## redraw the documentation's figures
 	$(BIN)/python docs/figures/architecture.py
+	$(BIN)/peephole check $(CONFIGURATIONS) --plot docs/figures/check.svg
 
 bench: .venv/.full ## the theory against simulated networks, as a table
 	$(BIN)/python benchmarks/theory_accuracy.py

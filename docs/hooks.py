@@ -6,9 +6,7 @@ import re
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
-FORMULA = re.compile(
-    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', flags=re.DOTALL
-)
+FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', flags=re.DOTALL)
 
 
 def formula(match: re.Match[str]) -> str:

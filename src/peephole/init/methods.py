@@ -34,8 +34,10 @@ _SUMMARIES = (
     *((f"corrected-{k}", f"configuration {k}, rescaled so that the linearised Var(h) is 1") for k in range(1, 5)),
     ("normalized", "the paper's baseline: every matrix normal with variance 1 over its inputs"),
 )
-METHODS: dict[str, Method] = {name: Method(name, summary) for name, summary in _SUMMARIES}
-METHODS["orthogonal"] = Method("orthogonal", "as normalized, each gate's recurrent matrix orthogonal", orthogonal=True)
+METHODS: dict[str, Method] = {
+    **{name: Method(name, summary) for name, summary in _SUMMARIES},
+    "orthogonal": Method("orthogonal", "as normalized, each gate's recurrent matrix orthogonal", orthogonal=True),
+}
 """Name to method; the same names in every adapter and in the command line."""
 
 

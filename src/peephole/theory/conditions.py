@@ -40,7 +40,7 @@ class Condition:
 
 def _equality(name: str, equation: str, left: float, right: float, printed: bool, tolerance: float) -> Condition:
     residual = left - right
-    holds = abs(residual) <= tolerance * max(1.0, abs(left), abs(right))
+    holds = math.isfinite(residual) and abs(residual) <= tolerance * max(1.0, abs(left), abs(right))
     return Condition(name, equation, printed, holds, residual=residual)
 
 
@@ -157,7 +157,7 @@ def unprinted_conditions(cell: Cell, v: Variances, target: float = 1.0) -> list[
     if cell.peepholes and _is_covered(cell):
         found.append(_equality("Delta_2 = 0", printed_equation(cell), discriminant_2(cell, v), 0.0, False, TOLERANCE))
     found += [
-        _inequality("root exists", "linear", min(point.discriminant, -point.linear_term), False),
+        Condition("root exists", "linear", False, point.exists, margin=min(point.discriminant, -point.linear_term)),
         _inequality("root stable, held", "linear", 1 - point.slope, False),
         _equality("Var(h) = target without E[o]^2", "product rule", point.var_h_printed, target, False, 1e-9),
         _equality("Var(h) = target with E[o]^2", "linear", point.var_h, target, False, 1e-9),

@@ -9,6 +9,7 @@ import numpy as np
 from peephole.theory.activations import Array
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles of h^2 and c^2 that a Flow holds."""
 
 
 @dataclass(frozen=True, eq=False)

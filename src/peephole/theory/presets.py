@@ -24,6 +24,7 @@ PRESETS = (
     "normalized",
     "orthogonal",
 )
+"""The names that `preset` takes."""
 
 
 def preset(name: str, cell: Cell) -> Variances:
@@ -59,7 +60,7 @@ def _over_sizes(
 def corrected_cell_input(cell: Cell, v: Variances, target: float = 1.0) -> float:
     """The A_c at which the linearised map settles at Var(h) = target, everything else as it is.
 
-    Var(c) = C is the positive root of E[o^2](C) sigma_h'^2 C = target (for the sigmoid, the target 1 and
+    Var(c) = C is the positive root of E[o^2] at C, times sigma_h'^2 C = target (for the sigmoid, the target 1 and
     sigma_h the identity: v_o C^2 + (A_o + 4) C - 16 = 0). Then C = E[f^2] C + E[i^2] A_c gives A_c.
     NaN where the cell input has an offset, or where the forget gate alone makes Var(c) grow.
     """
