@@ -131,10 +131,11 @@ def test_strong_recurrence_grows_without_end() -> None:
     cell = Cell(128, 128, peepholes=False)
     v = preset("normalized", cell)
     frozen = replace(v, **{f"u_{k}": 100 / 128 for k in "fioc"})
-    for flow in (propagate(cell, frozen, steps=100), propagate(cell, frozen, steps=100, finite=True)):
-        assert 0.3 < flow.var_h[5] < 0.5
-        assert flow.var_h[20] > 1
-        assert flow.var_h[99] > 1.3 * flow.var_h[50] > 1.8 * flow.var_h[20]
+    assert propagate(cell, frozen, steps=60).var_h[-1] > 1
+    var_h = propagate(cell, frozen, steps=100, finite=True).var_h
+    assert 0.3 < var_h[5] < 0.5
+    assert var_h[20] > 1
+    assert var_h[99] > 1.5 * var_h[50] > 3 * var_h[20]
 
 
 def test_medians_see_what_the_mean_hides() -> None:

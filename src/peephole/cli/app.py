@@ -45,11 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         status = app(args=given, prog_name="peephole", standalone_mode=False)
     except (TheoryError, TyperException, OSError, ImportError) as error:
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
+        message = _one_line(error)
         if message:  # none where the help was shown for want of a command
-            typer.echo(f"peephole: {' '.join(message.split())}", err=True)
+            typer.echo(f"peephole: {message}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("peephole: interrupted", err=True)
         sys.exit(130)
     sys.exit(status or 0)
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, TyperException):
+        message = error.format_message()
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror}"
+    else:
+        message = str(error)
+    return " ".join(message.split())

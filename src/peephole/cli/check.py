@@ -222,7 +222,7 @@ def _show(one: Checked, target: float) -> None:
 
 def _signal_table(flows: dict[str, Flow]) -> Table:
     """Var(h) and Var(c) at some steps, for each level."""
-    table = Table("step", box=box.SIMPLE_HEAD)
+    table = Table("step", box=box.SIMPLE_HEAD, caption="± two standard errors", caption_justify="left")
     for quantity in ("Var(h)", "Var(c)"):
         for level in flows:
             table.add_column(f"{quantity}\n{level}", justify="right")

@@ -77,9 +77,7 @@ def resolve(activation: str | Function) -> Activation:
         name = getattr(activation, "__name__", type(activation).__name__)
         return Activation(name, activation, _numerical_derivative(activation), math.pi / 2)
     if activation not in NAMED:
-        raise TheoryError(
-            f"unknown activation {activation!r}{nearest(activation, NAMED)}; or pass a vectorised callable"
-        )
+        raise TheoryError(f"unknown activation {activation!r}{nearest(activation, NAMED)}")
     return NAMED[activation]
 
 

@@ -117,13 +117,14 @@ class _Wide:
     """
 
     def __init__(self, cell: Cell, v: Variances, correlation: Array, samples: int, finite: bool, seed: int) -> None:
-        rng = np.random.default_rng(seed)
+        # Two streams, each drawn by step: a longer prediction begins with the same numbers.
+        rng, of_inputs = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
         self.cell, self.steps = cell, len(correlation)
         self.networks, width = (
             (min(math.ceil(samples / cell.units), MOST_NETWORKS), cell.units) if finite else (1, samples)
         )
         self.shape = (self.networks, width)
-        inputs = self._input_covariance(correlation, finite, rng)
+        inputs = self._input_covariance(correlation, finite, of_inputs)
         self.input_part = np.stack([v.w(k) * cell.inputs * inputs for k in GATES], axis=1)
         self.recurrent = np.array([cell.units * v.u(k) for k in GATES])
         self.peephole = {k: math.sqrt(v.v(k)) * rng.standard_normal(self.shape) for k in PEEPHOLES}
@@ -142,13 +143,11 @@ class _Wide:
             passed = np.full(correlation.shape, kappa(cell.observed, cell.inputs, cell.fill_exponent, lag=True))
             np.fill_diagonal(passed, cell.kappa)
             return np.asarray(cell.input_variance * passed * correlation)[None]
-        values, vectors = np.linalg.eigh(cell.input_variance * correlation)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        shape = (self.networks, self.steps, cell.inputs)
-        x = np.einsum("ts,rsn->rtn", root, rng.standard_normal(shape))
+        shape = (self.steps, self.networks, cell.inputs)
+        x = np.einsum("ts,srn->trn", _semidefinite_root(cell.input_variance * correlation), rng.standard_normal(shape))
         if cell.observed != 1.0:
             x *= draw_gaps(cell.observed, shape, cell.fill_exponent, rng)
-        return np.asarray(np.einsum("rsn,rtn->rst", x, x) / cell.inputs)
+        return np.asarray(np.einsum("srn,trn->rst", x, x) / cell.inputs)
 
     def _preactivations(self, t: int) -> dict[str, Array]:
         """Bias plus the Gaussian process of each gate at step t, given its past."""
@@ -221,6 +220,13 @@ class _Record:
             level, quantiles_h=self.quantiles["h"], quantiles_c=self.quantiles["c"],
             gate_mean=self.gate_mean, gate_var=self.gate_var, **self.arrays,
         )  # fmt: skip
+
+
+def _semidefinite_root(covariance: Array) -> Array:
+    """A triangular matrix whose product with its own transpose is the covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    upper = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T).R
+    return np.asarray(np.where(np.diag(upper) < 0, -1.0, 1.0) * upper.T)
 
 
 def _standard_error(values: Array) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import erf
 
 from peephole.theory.cell import Cell, Variances
 from peephole.theory.errors import TheoryError
@@ -23,6 +24,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "sigmoid": lambda a: 0.5 * (1.0 + np.tanh(0.5 * a)),
     "tanh": np.tanh,
     "identity": lambda a: a,
+    "erf": erf,
     "relu": lambda a: np.where(a > 0.0, a, 0.0),
     "hard_sigmoid": lambda a: np.minimum(np.maximum(a / 6.0 + 0.5, 0.0), 1.0),
 }
@@ -60,8 +62,9 @@ def simulate(
     blocks = []
     for start in range(0, networks, at_once):
         block = streams[start : start + at_once]
+        weights = [_draw(cell, v, r) for r in block]
         inputs = [own if own is not None else _inputs(cell, steps, sequences, input_autocorrelation, r) for r in block]
-        blocks.append(_run(cell, [_draw(cell, v, r) for r in block], np.stack(inputs)))
+        blocks.append(_run(cell, weights, np.stack(inputs)))
     return _summarise({k: np.concatenate([b[k] for b in blocks], axis=1) for k in blocks[0]})
 
 
@@ -84,7 +87,8 @@ def _inputs(
     cell: Cell, steps: int, sequences: int, correlation: ArrayLike | None, rng: np.random.Generator
 ) -> FloatArray:
     """One network's Gaussian inputs (sequences, steps, inputs)."""
-    x = rng.standard_normal((sequences, steps, cell.inputs))
+    # Steps first: a longer simulation begins with the same numbers.
+    x = np.ascontiguousarray(rng.standard_normal((steps, sequences, cell.inputs)).swapaxes(0, 1))
     if correlation is not None:
         rho = np.asarray(correlation, dtype=float)
         if rho.ndim == 0:

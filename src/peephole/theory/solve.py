@@ -23,8 +23,8 @@ LEVELS = ("printed", "linear", "wide")
 # Factors on the free variances that are searched at each level, and at how many points before polishing.
 SEARCHED = {"printed": (1e-4, 1e4), "linear": (1e-4, 1e4), "wide": (1e-3, 1e3)}
 POINTS = {"printed": 81, "linear": 81, "wide": 25}
-# At level 'wide': a signal that changes by a twentieth when the path is made twice as long has not settled,
-# and a target met on the way is only passed through.
+# At level 'wide': a signal that changes by a twentieth when the path is made twice as long, beyond three
+# standard errors of the sampling, has not settled, and a target met on the way is only passed through.
 SETTLED = 0.05
 WIDE_SAMPLES = 4_000
 
@@ -103,6 +103,7 @@ class _Search:
 
     def roots(self, excess: Callable[[float], float], polish: float = 1e-15) -> list[float]:
         """The scales where the excess changes sign, the one nearest to the given shape first."""
+        excess = cache(excess)
         scales = _with_edges(self.grid(), excess)
         values = np.array([excess(s) for s in scales])
         found = [float(s) for s, value in zip(scales, values, strict=True) if value == 0]
@@ -221,26 +222,31 @@ def _solve_wide(search: _Search, steps: int, seed: int) -> Solution:
     """Every scale is tried on the same draws (common random numbers), so that Var(h) is smooth in it."""
 
     @cache
-    def path(scale: float, length: int = steps) -> tuple[float, float]:
-        """Var(h) half way and at the end; infinite where the cell explodes."""
+    def path(scale: float, length: int = steps) -> tuple[float, float, float]:
+        """Var(h) half way and at the end, and the end's relative standard error; infinite where the cell explodes."""
         try:
             flow = propagate(search.cell, search.at(scale), steps=length, samples=WIDE_SAMPLES, seed=seed)
         except TheoryError:
-            return math.inf, math.inf
-        return float(flow.var_h[(length - 1) // 2]), float(flow.var_h[-1])
+            return math.inf, math.inf, 0.0
+        end = float(flow.var_h[-1])
+        return float(flow.var_h[(length - 1) // 2]), end, float(flow.se_var_h[-1]) / end if end > 0 else 0.0
+
+    def near(value: float, reference: float, error: float) -> bool:
+        return _log_distance(value, reference) < SETTLED + 3 * error
 
     def staying(scale: float) -> float:
         """Var(h) after twice the steps if it has settled by then, else NaN."""
-        half, end = path(scale)
-        if not _log_distance(end, half) < SETTLED:
+        half, end, error = path(scale)
+        if not near(end, half, error):
             return math.nan  # still moving: not worth the longer path
-        later = path(scale, 2 * steps)[1]
-        return later if _log_distance(later, end) < SETTLED else math.nan
+        _, later, error = path(scale, 2 * steps)
+        return later if near(later, end, error) else math.nan
 
     roots = search.roots(lambda s: min(path(s)[1], 1e12) - search.target, polish=1e-4)
-    roots = [root for root in roots if _log_distance(path(root)[1], search.target) < SETTLED]
+    roots = [root for root in roots if near(path(root)[1], search.target, 0.0)]  # an explosion is no root
     for root in roots:
-        if _log_distance(path(root, 2 * steps)[1], search.target) < SETTLED:
+        _, later, error = path(root, 2 * steps)
+        if near(later, search.target, error):
             message = f"Var(h) = {search.target:g} is reached in the limit of many units, and held to step {2 * steps}"
             return search.answer(root, path(root)[1], Result.SOLVED, message)
     if not roots:
@@ -251,9 +257,8 @@ def _solve_wide(search: _Search, steps: int, seed: int) -> Solution:
     )
     scale = search.nearest(lambda s: _log_distance(staying(s), search.target))
     if scale is None:
-        return search.answer(
-            roots[0], path(roots[0])[1], Result.PASSED_THROUGH, f"{passed}; nothing stays{_bound(search)}"
-        )
+        message = f"{passed}; nothing stays{_bound(search)}"
+        return search.answer(roots[0], path(roots[0])[1], Result.PASSED_THROUGH, message)
     message = f"{passed}; the nearest that stays is {staying(scale):.4g}{_bound(search)}"
     return search.answer(scale, staying(scale), Result.PASSED_THROUGH, message)
 
