@@ -31,6 +31,11 @@ class Row:
     correlation: float | None
     control: str | None = None
 
+    @property
+    def grows(self) -> bool:
+        """Whether Var(h) grows without end, where the limit of many units is known to fall behind."""
+        return self.cell.output == "identity" and self.cell.forget_bias == 1 and self.correlation is not None
+
 
 def rows() -> list[Row]:
     """Every case that the theory claims, then the controls."""
@@ -60,16 +65,38 @@ def variances(name: str, cell: Cell) -> Variances:
     return preset(name, replace(cell, forget_bias=0.0))
 
 
-def check(row: Row, predicted: Flow, simulated: Flow) -> tuple[float, float, float, bool]:
-    """Largest deviation within the steps claimed (mean, median), what is not resolved there, and the verdict."""
+@dataclass(frozen=True)
+class Verdict:
+    """Largest deviation of means and medians over the steps claimed, what is not resolved there, and the verdict."""
+
+    mean: float
+    median: float
+    noise: float
+    within: bool
+    var_h: float
+
+
+def judge(row: Row, *, sequences: int = SEQUENCES, finite: bool, seed: int) -> Verdict:
+    """Simulate the row's networks and hold the prediction against them."""
+    drawn, predicted_from = (variances(name, row.cell) for name in (row.control or row.name, row.name))
+    simulated = simulate(
+        row.cell, drawn, steps=STEPS, networks=NETWORKS, sequences=sequences,
+        input_autocorrelation=row.correlation, seed=seed,
+    )  # fmt: skip
+    predicted = propagate(
+        row.cell, predicted_from, steps=STEPS, finite=finite, samples=SAMPLES[finite],
+        input_autocorrelation=row.correlation, seed=seed,
+    )  # fmt: skip
     mean, mean_noise = _deviation(predicted, simulated, "var_h")
     median, median_noise = _deviation(predicted, simulated, "median_h")
     to = 10 if row.cell.peepholes else STEPS
-    good = bool(np.all(mean[:to] <= 0.05 + 2 * mean_noise[:to]))
+    within = bool(np.all(mean[:to] <= 0.05 + 2 * mean_noise[:to]))
     if row.cell.peepholes:
-        good &= bool(np.all(median[:20] <= 0.10 + 2 * median_noise[:20]))
+        within &= bool(np.all(median[:20] <= 0.10 + 2 * median_noise[:20]))
     worst = int(np.argmax(mean[:to]))
-    return float(mean[worst]), float(median[:20].max()), float(mean_noise[worst]), good
+    return Verdict(
+        float(mean[worst]), float(median[:20].max()), float(mean_noise[worst]), within, float(simulated.var_h[-1])
+    )
 
 
 def _deviation(predicted: Flow, simulated: Flow, quantity: str) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +106,7 @@ def _deviation(predicted: Flow, simulated: Flow, quantity: str) -> tuple[np.ndar
 
 
 def main() -> int:
-    """Print the table; exit 1 if a row fails that should pass, or a control passes."""
+    """Print the table; exit 1 if a row fails that should pass, or one passes that should fail."""
     started, wrong = time.time(), 0
     print(
         "| cell | variances | inputs | Var(h) at 60 "
@@ -87,35 +114,22 @@ def main() -> int:
     )
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for number, row in enumerate(rows()):
-        drawn, predicted_from = (variances(name, row.cell) for name in (row.control or row.name, row.name))
-        simulated = simulate(
-            row.cell, drawn, steps=STEPS, networks=NETWORKS, sequences=SEQUENCES,
-            input_autocorrelation=row.correlation, seed=number,
-        )  # fmt: skip
-        verdicts, figures = [], []
-        for finite in (False, True):
-            predicted = propagate(
-                row.cell, predicted_from, steps=STEPS, finite=finite, samples=SAMPLES[finite],
-                input_autocorrelation=row.correlation, seed=number,
-            )  # fmt: skip
-            mean, median, noise, good = check(row, predicted, simulated)
-            figures += [f"{100 * mean:.1f}%", f"{100 * median:.1f}%"]
-            verdicts.append(good)
+        limit, finite = (judge(row, finite=finite, seed=number) for finite in (False, True))
         name = f"{row.name} against networks of {row.control}" if row.control else row.name
         kind = "peepholes" if row.cell.peepholes else f"no peepholes, forget bias {row.cell.forget_bias:g}"
         inputs = "white" if row.correlation is None else f"AR(1) {row.correlation:g}"
-        words = " / ".join("within" if good else "outside" for good in verdicts)
-        print(
-            f"| {kind}, {row.cell.output} | {name} | {inputs} | {simulated.var_h[-1]:.3g} | "
-            f"{' | '.join(figures)} | {100 * noise:.1f}% | {words} |",
-            flush=True,
+        figures = " | ".join(
+            f"{100 * f:.1f}%" for f in (limit.mean, limit.median, finite.mean, finite.median, finite.noise)
         )
-        wrong += verdicts[1] == (row.control is not None)
-    print(
-        f"\n{date.today()}, {NETWORKS} networks of {UNITS} units, {SEQUENCES} sequences each, "
-        f"{time.time() - started:.0f} s"
-    )
-    print(f"{wrong} rows where the finite prediction's verdict is not the one claimed")
+        words = " / ".join("within" if verdict.within else "outside" for verdict in (limit, finite))
+        print(
+            f"| {kind}, {row.cell.output} | {name} | {inputs} | {limit.var_h:.3g} | {figures} | {words} |", flush=True
+        )
+        wrong += limit.within == (row.control is not None or row.grows)
+        wrong += finite.within == (row.control is not None)
+    print(f"\n{date.today()}, {NETWORKS} networks of {UNITS} units, {SEQUENCES} sequences each, ", end="")
+    print(f"{time.time() - started:.0f} s")
+    print(f"{wrong} verdicts that are not the ones claimed")
     return int(wrong > 0)
 
 

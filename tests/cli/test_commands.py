@@ -45,8 +45,9 @@ def test_solve_json_feeds_check(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert solution["variances"]["w_f"] == 0.1
     assert solution["result"] == "solved"
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert run("check", "--variances", "-", "--inputs", "6", "--json", *QUICK) == 0
+    assert run("check", "--variances", "-", "--json", *QUICK) == 0
     answer = json.loads(capsys.readouterr().out)
+    assert answer["cell"]["inputs"] == 6  # the cell comes along
     assert answer["holds"] is True
     assert len(answer["checked"][0]["flows"]["wide"]["var_h"]) == 4
 
@@ -105,6 +106,17 @@ BAD = [
     (["check", "normalized", "--plot", "no/such/folder/x.png"], "there is no folder"),
     (["check", "normalized", "--plot", "x.gif"], ".png, .svg or .pdf"),
     (["check", "--variances", "no-such-file.json"], "no-such-file.json"),
+    (["check", "proposed-1", "--autocorrelation", "1.5"], "lies in [-1, 1]"),
+    (["check", "proposed-1", "--autocorrelation", "nan"], "finite numbers"),
+    (["check", "proposed-1", "--target", "nan"], "target = nan"),
+    (["check", "proposed-1", "--networks", "0"], "networks = 0"),
+    (["check", "proposed-1", "--seed", "-1"], "seed = -1"),
+    (["check", "normalized", "--fix", "w_f=1e300"], "w_f = 1e+300"),
+    (["solve", "--fix", "w_f=1,w_f=2"], "w_f is fixed twice"),
+    (["solve", "--level", "wide", "--steps", "0"], "steps = 0"),
+    (["solve", "--level", "wide", "--feedback"], "level 'linear' alone"),
+    (["solve", "--seed", "-1"], "seed = -1"),
+    (["solve", "--gate", "identity", "--cell-input", "sigmoid", "--forget-bias", "1"], "makes E[c] grow"),
 ]
 
 
@@ -120,8 +132,8 @@ def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFix
 
 def test_a_file_that_is_not_variances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of something else is named in the message."""
-    for content in ("", "[1, 2]", '{"w_f": "much"}', "\x00"):
-        (tmp_path / "v.json").write_text(content)
+    for content in (b"", b"[1, 2]", b'{"w_f": "much"}', b"\xff\xfe\x00", b'{"cell": 3}'):
+        (tmp_path / "v.json").write_bytes(content)
         assert run("check", "--variances", str(tmp_path / "v.json")) == 2
         assert "v.json: not a JSON object of variances" in capsys.readouterr().err
 

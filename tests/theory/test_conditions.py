@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,3 +176,30 @@ def test_an_unknown_preset() -> None:
     """The nearest name is suggested."""
     with pytest.raises(TheoryError, match="did you mean 'proposed-1'"):
         preset("proposd-1", Cell(1, 1))
+
+
+def test_a_user_s_function_is_not_the_named_one() -> None:
+    """A function that happens to be called sigmoid gets no equation that was printed for the sigmoid."""
+
+    def sigmoid(a: np.ndarray) -> np.ndarray:
+        return 3 * a
+
+    with pytest.raises(TheoryError, match="gate <sigmoid>"):
+        printed_equation(Cell(4, 4, gate=sigmoid))
+    with pytest.raises(TheoryError, match="does not take arrays"):
+        Cell(4, 4, gate=math.tanh)
+
+
+def test_without_a_peephole_s_variance_the_equality_is_undefined() -> None:
+    """v_f or v_o = 0 leaves no quadratic: (4) then reads 0 = 0 or divides by zero, and does not hold."""
+    v = preset("proposed-1", Cell(1, 1))
+    for change in ({"v_f": 0.0}, {"v_o": 0.0}):
+        assert not printed_conditions(Cell(1, 1), replace(v, **change))[1].holds
+
+
+def test_a_list_of_biases_keeps_the_printed_lines() -> None:
+    """The printed lines are there for any biases; the linear ones need a single one and are left out."""
+    cell = Cell(4, 4, forget_bias=[0.0, 1.0])
+    found = conditions(cell, preset("proposed-1", cell))
+    assert [c.holds for c in found if c.printed] == [True, True]
+    assert not any(c.equation == "linear" for c in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,7 +102,28 @@ def test_a_mean_that_is_not_zero() -> None:
     assert linear.mean_c == pytest.approx(0.5)
     flow = propagate(cell, v, steps=500, level="linear")
     assert flow.mean_c[-1] == pytest.approx(0.5)
-    assert flow.var_c[-1] == pytest.approx(linear.fixed_point().var_c, rel=1e-9)
+    held = linear.fixed_point(linear.held(1.0))
+    assert flow.var_c[-1] == pytest.approx(held.var_c, rel=1e-9)
+    assert flow.var_h[-1] == pytest.approx(held.var_h, rel=1e-9)
+    assert flow.mean_h[:4] == pytest.approx(flow.mean_c[:4] / 2)  # 1/8, 3/16, ...: the mean builds up
+
+
+def test_settling_is_where_iterating_leads() -> None:
+    """Newton's method finds the point that thousands of steps of the fed-back map come to."""
+    for name in ("proposed-1", "proposed-4", "corrected-3", "normalized"):
+        cell = Cell(6, 6)
+        v = preset(name, cell)
+        flow = propagate(cell, v, steps=2000, level="linear", feedback=True)
+        assert LinearMap(cell, v).settle()[1] == pytest.approx(flow.var_h[-1], rel=1e-9)
+
+
+def test_settling_nowhere() -> None:
+    """Where the fed-back map grows without end no point is claimed."""
+    cell = Cell(6, 6)
+    v = preset("corrected-1", cell)
+    explosive = replace(v, u_i=10 * v.u_i)
+    assert not math.isfinite(LinearMap(cell, explosive).settle()[1])
+    assert propagate(cell, explosive, steps=8, level="linear", feedback=True).var_h[-1] > 10
 
 
 def test_the_radius_is_that_of_the_iteration() -> None:

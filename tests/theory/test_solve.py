@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 
+import numpy as np
 import pytest
 
 from peephole.theory import (
@@ -17,6 +18,7 @@ from peephole.theory import (
     printed_conditions,
     propagate,
     solve,
+    variance_names,
 )
 
 ALL_CELLS = [
@@ -95,12 +97,15 @@ def test_out_of_reach_at_wide_names_the_bound_and_the_range() -> None:
     far = solve(cell, {f"u_{k}": 0.0 for k in "fioc"}, level="wide", steps=30, throw=False)
     assert far.result is Result.OUT_OF_REACH
     assert far.searched == (1e-3, 1e3)
-    assert 0.4 < far.reached < 0.53
+    v = far.variances
+    assert abs(far.reached - 0.5) < 0.1
+    assert far.reached < 0.5 + 4 * propagate(cell, v, steps=30, samples=4000).se_var_h[-1]
     assert "0.001 to 1000" in far.message
     assert "bound Var(h) by 1/2" in far.message
     near = solve(cell, target=0.3, level="wide", steps=30)
     flow = propagate(cell, near.variances, steps=60, seed=1)
-    assert abs(flow.var_h[-1] - 0.3) < 0.03 + 4 * flow.se_var_h[-1]
+    # two samples: the one that was solved on, 4000 units, and this one, 20 000
+    assert abs(flow.var_h[-1] - 0.3) < 4 * flow.se_var_h[-1] * 6**0.5
 
 
 def test_passed_through_at_wide() -> None:
@@ -148,12 +153,38 @@ def test_bad_wishes() -> None:
         solve(hard, level="printed")
 
 
-@pytest.mark.parametrize("level", ["printed", "linear"])
-def test_speed(level: str) -> None:
+def test_the_bound_that_fails_is_named() -> None:
+    """Where the equality has a root but its inequality fails there, the message says which."""
+    solution = solve(Cell(1, 1), {"w_f": 13.0}, level="printed", throw=False)
+    assert not solution.solved
+    assert "its bound 0 < v_i A_c + A_f < 12 fails there" in solution.message
+
+
+def test_no_shape_breaks_the_search() -> None:
+    """Random shapes and fixed values at the feedback form either solve or say why; none raises anything else."""
+    rng = np.random.default_rng(0)
+    solved = 0
+    for _ in range(60):
+        cell = Cell(1, 1, peepholes=bool(rng.integers(2)))
+        names = variance_names(cell)
+        shape = {name: float(np.exp(rng.normal(0, 1.5))) for name in names}
+        fixed = {name: shape[name] for name in names if rng.random() < 0.3}
+        found = solve(cell, fixed, ratios=shape, target=0.1, feedback=True, throw=False)
+        solved += found.solved
+        if found.solved:
+            assert LinearMap(cell, found.variances).settle()[1] == pytest.approx(0.1, rel=1e-9)
+    assert solved > 10
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"level": "printed"}, {"level": "linear"}, {"level": "linear", "feedback": True}], ids=str
+)
+@pytest.mark.parametrize("size", [64, 10**6])
+def test_speed(arguments: dict[str, object], size: int) -> None:
     """The best of five solves takes under 10 ms (the machine is shared; a slow one must not fail the test)."""
     times = []
     for _ in range(5):
         started = time.perf_counter()
-        solve(Cell(64, 64), level=level)
+        solve(Cell(size, size), throw=False, **arguments)  # type: ignore[arg-type]
         times.append(time.perf_counter() - started)
     assert min(times) < 0.010

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -42,9 +43,12 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± still gets its numbers
     try:
         status = app(args=given, prog_name="peephole", standalone_mode=False)
-    except (TheoryError, TyperException, OSError, ImportError) as error:
+    except (TheoryError, TyperException, OSError, ImportError, MemoryError) as error:
         message = _one_line(error)
         if message:  # none where the help was shown for want of a command
             typer.echo(f"peephole: {message}", err=True)
@@ -60,6 +64,8 @@ def _one_line(error: Exception) -> str:
         message = error.format_message()
     elif isinstance(error, OSError) and error.strerror:
         message = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        message = f"out of memory: {error}"
     else:
         message = str(error)
     return " ".join(message.split())

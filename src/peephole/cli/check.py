@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from peephole import theory
@@ -25,7 +26,7 @@ from peephole.cli.output import (
     status_console,
     variances_table,
 )
-from peephole.theory import Cell, Condition, Flow, TheoryError, Variances
+from peephole.theory import Cell, Condition, Flow, LevelError, TheoryError, Variances
 
 SHOWN_STEPS = (1, 2, 3, 5, 10, 20, 40, 60)
 MEASURED_UNITS = 2560  # narrow cells are simulated in more networks, so that about as many units are seen
@@ -33,7 +34,9 @@ MEASURED_UNITS = 2560  # narrow cells are simulated in more networks, so that ab
 Presets = Annotated[list[str] | None, typer.Argument(help=f"Any of {', '.join(theory.PRESETS)}.")]
 File = Annotated[
     str | None,
-    typer.Option("--variances", help="JSON of variances, as `peephole solve --json` writes; - for stdin."),
+    typer.Option(
+        "--variances", help="JSON of variances, as `peephole solve --json` writes, cell included; - for stdin."
+    ),
 ]
 Level = Annotated[
     str,
@@ -102,8 +105,12 @@ def check(
         raise TheoryError(f"--level {level}: printed, linear or feedback")
     if plot is not None:
         _refuse_plot(plot)
-    named = _variances(cell, presets or [], variances, opt.parse_fixed(fix))
-    networks = networks or max(20, math.ceil(MEASURED_UNITS / cell.units))
+    content = None if variances is None else _read(variances)
+    if content is not None and "cell" in content:
+        cell = Cell(**content["cell"])  # what `solve --json` solved for
+    given = None if content is None else (variances or "", _variances_in(content))
+    named = _named(cell, presets or [], given, opt.parse_fixed(fix))
+    networks = max(20, math.ceil(MEASURED_UNITS / cell.units)) if networks is None else networks
     found = []
     for name, v in named:
         with status_console.status(f"{name}: predicting, and simulating {networks} networks"):
@@ -122,7 +129,7 @@ def check(
 
         save(draw_signal({one.name: one.flows for one in found}, target), plot)
         if not json:
-            console.print(f"picture: {plot}", soft_wrap=True)
+            console.print(f"picture: {escape(str(plot))}", soft_wrap=True)
     return 0 if holds else 1
 
 
@@ -140,13 +147,13 @@ def _refuse_plot(plot: Path) -> None:
         raise TheoryError(f"--plot {plot}: the name must end in .png, .svg or .pdf")
 
 
-def _variances(
-    cell: Cell, presets: list[str], file: str | None, fixed: dict[str, float]
+def _named(
+    cell: Cell, presets: list[str], given: tuple[str, dict[str, Any]] | None, fixed: dict[str, float]
 ) -> list[tuple[str, Variances]]:
     """Names and variances: the presets, then the file, each with the fixed values put over it."""
     bases: list[tuple[str, dict[str, Any]]] = [(name, theory.preset(name, cell).as_dict()) for name in presets]
-    if file is not None:
-        bases.append((file if file != "-" else "variances", _read(file)))
+    if given is not None:
+        bases.append(given)
     if not bases:
         if not fixed:
             raise TheoryError(f"nothing to check: name a preset ({', '.join(theory.PRESETS)}), --variances or --fix")
@@ -155,15 +162,22 @@ def _variances(
 
 
 def _read(file: str) -> dict[str, Any]:
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    """The JSON object in a file, or on standard input, checked to hold variances and perhaps a cell."""
     where = "standard input" if file == "-" else file
     try:
-        content = json_module.loads(text)
-        content = content.get("solution", content)
-        content = content.get("variances", content)
-        return {str(name): None if value is None else float(value) for name, value in content.items()}
+        content = json_module.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        _variances_in(content)
+        if not isinstance(content.get("cell", {}), dict):
+            raise ValueError
     except (ValueError, AttributeError, TypeError):
         raise TheoryError(f"--variances {where}: not a JSON object of variances such as {{'w_f': 0.1, ...}}") from None
+    return dict(content)
+
+
+def _variances_in(content: dict[str, Any]) -> dict[str, Any]:
+    inner = content.get("solution", content)
+    inner = inner.get("variances", inner)
+    return {str(name): None if value is None else float(value) for name, value in inner.items()}
 
 
 def _examine(
@@ -176,7 +190,7 @@ def _examine(
     def attempt(work: Callable[[], None]) -> None:
         try:
             work()
-        except TheoryError as error:
+        except LevelError as error:
             if str(error) not in one.notes:
                 one.notes.append(str(error))
 
@@ -205,13 +219,13 @@ def _examine(
 
 
 def _show(one: Checked, target: float) -> None:
-    console.rule(one.name, align="left")
+    console.rule(escape(one.name), align="left")
     console.print(variances_table(one.variances))
     if one.conditions:
         console.print(conditions_table(one.conditions))
     console.print(_signal_table(one.flows))
     for note in one.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+        console.print(f"note: {escape(note)}", soft_wrap=True)
     flow = one.flows["simulated"]
     console.print(
         f"Var(h) of simulated networks is {flow.var_h[-1]:.3g} ± {2 * flow.se_var_h[-1]:.1g} at step {flow.steps} "

@@ -62,6 +62,8 @@ def parse_fixed(options: list[str] | None) -> dict[str, float]:
         name, _, value = item.partition("=")
         if not item.strip():
             continue
+        if name.strip() in fixed:
+            raise TheoryError(f"--fix {item.strip()}: {name.strip()} is fixed twice")
         try:
             fixed[name.strip()] = float(value)
         except ValueError:

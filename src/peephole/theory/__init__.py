@@ -19,13 +19,14 @@ from peephole.theory.conditions import (
     printed_equation,
     unprinted_conditions,
 )
-from peephole.theory.errors import TheoryError
+from peephole.theory.errors import ExplosionError, LevelError, TheoryError
 from peephole.theory.flow import QUANTILES, Flow
 from peephole.theory.incomplete import column_factors, kappa
+from peephole.theory.inputs import autocorrelation
 from peephole.theory.linear import FixedPoint, LinearMap
 from peephole.theory.moments import Moments, moments
 from peephole.theory.presets import PRESETS, corrected_cell_input, preset
-from peephole.theory.propagate import autocorrelation, propagate
+from peephole.theory.propagate import propagate
 from peephole.theory.simulate import simulate
 from peephole.theory.solution import Result, Solution, UnreachableError
 from peephole.theory.solve import solve
@@ -36,8 +37,10 @@ __all__ = [
     "Activation",
     "Cell",
     "Condition",
+    "ExplosionError",
     "FixedPoint",
     "Flow",
+    "LevelError",
     "LinearMap",
     "Moments",
     "Result",

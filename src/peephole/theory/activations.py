@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from peephole.theory.errors import TheoryError, nearest
+from peephole.theory.errors import LevelError, TheoryError, nearest
 
 Array = NDArray[np.float64]
 Function = Callable[[Any], Any]
@@ -75,19 +76,27 @@ def resolve(activation: str | Function) -> Activation:
         return activation
     if callable(activation):
         name = getattr(activation, "__name__", type(activation).__name__)
-        return Activation(name, activation, _numerical_derivative(activation), math.pi / 2)
-    if activation not in NAMED:
+        try:
+            shape = np.shape(activation(np.zeros(2)))
+        except (TypeError, ValueError) as error:
+            raise TheoryError(f"activation {name} does not take arrays ({error}); pass a vectorised function") from None
+        if shape != (2,):
+            raise TheoryError(f"activation {name} makes shape {shape} of shape (2,); pass a vectorised function")
+        # The brackets keep it from passing for one of the NAMED.
+        return Activation(f"<{name}>", activation, _numerical_derivative(activation), math.pi / 2)
+    if (found := NAMED.get(str(activation))) is None:
         raise TheoryError(f"unknown activation {activation!r}{nearest(activation, NAMED)}")
-    return NAMED[activation]
+    return found
 
 
+@lru_cache(maxsize=256)  # a solver asks for the same few again and again
 def linearise(activation: Activation, at: float) -> tuple[float, float]:
     """Value and slope of the first-order Taylor expansion at a point; a kink there has none."""
     h = 1e-6
     here = float(activation(at))
     left, right = (here - float(activation(at - h))) / h, (float(activation(at + h)) - here) / h
     if abs(right - left) > 1e-3 * max(1.0, abs(left), abs(right)):
-        raise TheoryError(
+        raise LevelError(
             f"{activation.name} has no Taylor expansion at {at:g} (its slope jumps from {left:.3g} to {right:.3g}), "
             "which level 'linear' needs; level 'wide' can serve it"
         )

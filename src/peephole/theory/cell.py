@@ -20,6 +20,7 @@ from peephole.theory.incomplete import kappa
 GATES = ("f", "i", "o", "c")
 PEEPHOLES = ("f", "i", "o")
 Bias = float | Sequence[float]
+LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,10 @@ class Cell:
 
 
 def _number_or_tuple(name: str, value: Bias) -> Bias:
-    array = np.asarray(value, dtype=float)
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise TheoryError(f"{name} = {value!r}: must be a finite number or a list of them") from None
     if array.ndim > 1 or array.size == 0 or not np.all(np.isfinite(array)):
         raise TheoryError(f"{name} = {value!r}: must be a finite number or a list of them")
     return tuple(array.tolist()) if array.ndim else float(array)
@@ -108,6 +112,8 @@ class Variances:
         for name, value in self.as_dict().items():
             if not (math.isfinite(value) and value >= 0):
                 raise TheoryError(f"{name} = {value}: a variance must be finite and not negative")
+            if value > LARGEST:
+                raise TheoryError(f"{name} = {value}: beyond {LARGEST:g} no arithmetic here holds")
 
     @classmethod
     def build(cls, cell: Cell, values: Mapping[str, float | None]) -> Variances:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from peephole.theory.activations import resolve
 from peephole.theory.cell import GATES, Cell, Variances, preactivation_variance
-from peephole.theory.errors import TheoryError
+from peephole.theory.errors import LevelError, check_target
 from peephole.theory.linear import LinearMap
 
 TOLERANCE = 1e-12
@@ -60,7 +60,7 @@ def printed_equation(cell: Cell) -> str:
         if gate == "sigmoid":
             return "(4)" if cell.peepholes else "(3)"
         return "(2)" if cell.peepholes else "(1)"
-    raise TheoryError(
+    raise LevelError(
         f"no printed condition covers gate {gate}, cell input {roles[0]}, output {roles[1]}: (1) and (2) want "
         "identity or tanh throughout, (3) and (4) sigmoid gates with identity or tanh; "
         "levels 'linear' (smooth activations) and 'wide' (any) can serve it"
@@ -133,9 +133,11 @@ def equation_4(cell: Cell, v: Variances) -> list[Condition]:
 def _common_root(v: Variances, beta_02: float, a_o: float, factor: float) -> tuple[float, float]:
     """Both sides of the second line of (2) and (4): the roots of the two quadratics, times 2 v_o."""
     v_f, v_o = v.v("f"), v.v("o")
-    # v_o / v_f sqrt(4 v_f beta_02), written so that only v_f = 0 divides by zero.
-    left = v_o * math.sqrt(4 * beta_02 / v_f) if v_f > 0 else math.inf
-    return left, math.sqrt(a_o**2 + factor * v_o) - a_o
+    if not (v_f > 0 and v_o > 0):
+        return math.nan, math.nan  # without either the equation it belongs to is no longer quadratic
+    # sqrt(A_o^2 + factor v_o) - A_o, in the form that loses no digits to the difference.
+    right = factor * v_o / (math.sqrt(a_o**2 + factor * v_o) + a_o)
+    return v_o * math.sqrt(4 * beta_02 / v_f), right
 
 
 def discriminant_2(cell: Cell, v: Variances) -> float:
@@ -149,28 +151,36 @@ def discriminant_2(cell: Cell, v: Variances) -> float:
 
 
 def unprinted_conditions(cell: Cell, v: Variances, target: float = 1.0) -> list[Condition]:
-    """What the printed conditions leave out, for every cell that can be linearised."""
+    """What the printed conditions leave out; of the linear level only where the cell can be linearised."""
     v.check(cell)
+    check_target(target)
     found = [_equality("zero biases", "summary", 0.0 if cell.biases_are_zero else 1.0, 0.0, False, 0.0)]
-    linear = LinearMap(cell, v)
-    point = linear.fixed_point(target)
     if cell.peepholes and _is_covered(cell):
         found.append(_equality("Delta_2 = 0", printed_equation(cell), discriminant_2(cell, v), 0.0, False, TOLERANCE))
-    found += [
-        Condition("root exists", "linear", False, point.exists, margin=min(point.discriminant, -point.linear_term)),
+    try:
+        return [*found, *_linear_conditions(LinearMap(cell, v), target)]
+    except LevelError:
+        return found
+
+
+def _linear_conditions(linear: LinearMap, target: float) -> list[Condition]:
+    hidden = linear.held(target)
+    point = linear.fixed_point(hidden)
+    radius = linear.feedback_radius(point.var_c + linear.mean_c**2, hidden) if point.exists else math.inf
+    exists = min(point.discriminant, -point.linear_term)
+    return [
+        Condition("root exists", "linear", False, point.exists, margin=exists),
         _inequality("root stable, held", "linear", 1 - point.slope, False),
         _equality("Var(h) = target without E[o]^2", "product rule", point.var_h_printed, target, False, 1e-9),
         _equality("Var(h) = target with E[o]^2", "linear", point.var_h, target, False, 1e-9),
+        _inequality("root stable, fed back", "feedback", 1 - radius, False),
+        _equality("settles at target, fed back", "feedback", linear.settle()[1], target, False, 1e-6),
     ]
-    radius = linear.feedback_radius(point.var_c + linear.mean_c**2, target) if point.exists else math.inf
-    found.append(_inequality("root stable, fed back", "feedback", 1 - radius, False))
-    found.append(_equality("settles at target, fed back", "feedback", linear.settle()[1], target, False, 1e-6))
-    return found
 
 
 def _is_covered(cell: Cell) -> bool:
     try:
         printed_equation(cell)
-    except TheoryError:
+    except LevelError:
         return False
     return True

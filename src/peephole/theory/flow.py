@@ -19,7 +19,9 @@ class Flow:
     `var_h`, `var_c` are variances; `quantiles_h`, `quantiles_c` hold the QUANTILES of h^2 and c^2 in columns
     (medians tell what the bulk of units does where a few dominate the mean). `gate_mean` and `gate_var` have
     one array for each of f, i, o and c. `se_*` are standard errors: between networks in a simulation, of the
-    sampling in a `wide` prediction, zero at `linear`, which knows moments only, so that its quantiles are NaN.
+    sampling at that step in a `wide` prediction (what sampled covariances pass on from earlier steps comes on
+    top: little for white inputs, a factor of three where correlated inputs make h grow), zero at `linear`, which
+    knows moments only, so that its quantiles are NaN.
     """
 
     level: str

@@ -25,6 +25,11 @@ def kappa(observed: float | Sequence[float], inputs: int, fill_exponent: float =
     which nothing was observed passes nothing, whatever alpha. With `lag` the same for two different visits,
     whose masks are independent: E[r^(1 + alpha)]^2, which a covariance between steps takes.
     """
+    shares = np.atleast_1d(np.asarray(observed, dtype=float))
+    if shares.ndim != 1 or not np.all((shares >= 0) & (shares <= 1)):
+        raise TheoryError(f"observed = {observed!r}: shares observed lie in [0, 1]")
+    if np.all(shares == 1):
+        return 1.0
     power = 1 + fill_exponent if lag else 1 + 2 * fill_exponent
     if isinstance(observed, int | float):
         count = np.arange(inputs + 1)

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from peephole.theory.activations import Activation, Array, Function, resolve
+from peephole.theory.activations import NAMED, Activation, Array, Function, resolve
 from peephole.theory.errors import TheoryError
 
 # exp(-DIGITS) is the quadrature error aimed at, before the function's own size.
 DIGITS = 33.0
 MOST_HERMITE_NODES = 256
+WIDEST = 1e8
 
 
 class Moments(NamedTuple):
@@ -40,14 +41,29 @@ def moments(activation: str | Function, mean: float = 0.0, variance: float = 1.0
     act = resolve(activation)
     if variance == 0:
         return Moments(float(act(mean)), float(act(mean)) ** 2, float(act.derivative(mean)) ** 2)
-    if act.name in _CLOSED and act is resolve(act.name):
+    if variance > WIDEST:
+        raise TheoryError(f"variance = {variance:g}: moments are computed to {WIDEST:g}")
+    if act.name in _CLOSED:
         return _CLOSED[act.name](mean, variance)
-    return _by_quadrature(act, mean, variance)
+    if act.name in NAMED and act.pole is not None:
+        return _by_quadrature(act, mean, variance, act.pole)
+    return _refined(act, mean, variance)
 
 
-def _by_quadrature(act: Activation, mean: float, variance: float) -> Moments:
+def _refined(act: Activation, mean: float, variance: float) -> Moments:
+    """A user's own function: ever finer, until two rules agree."""
+    coarse = _by_quadrature(act, mean, variance, math.pi / 2)
+    for halvings in range(1, 9):
+        fine = _by_quadrature(act, mean, variance, math.pi / 2 / 2**halvings)
+        if np.allclose(fine, coarse, rtol=1e-9, atol=1e-15):
+            return fine
+        coarse = fine
+    raise TheoryError(f"the moments of {act.name} do not settle at 1e-9: a kink or a jump needs a closed form")
+
+
+def _by_quadrature(act: Activation, mean: float, variance: float, pole: float) -> Moments:
     sd = math.sqrt(variance)
-    nodes, weights = quadrature((act.pole or math.pi / 2) / sd)
+    nodes, weights = quadrature(pole / sd)
     value, slope = act(mean + sd * nodes), act.derivative(mean + sd * nodes)
     return Moments(float(weights @ value), float(weights @ value**2), float(weights @ slope**2))
 

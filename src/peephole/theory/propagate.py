@@ -6,17 +6,17 @@ import math
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from peephole.theory.activations import Array, resolve
 from peephole.theory.cell import GATES, PEEPHOLES, Cell, Variances
-from peephole.theory.errors import TheoryError, nearest
+from peephole.theory.errors import ExplosionError, TheoryError, check_count, check_target, nearest
 from peephole.theory.flow import QUANTILES, Flow
 from peephole.theory.incomplete import draw_gaps, kappa
+from peephole.theory.inputs import Correlation, input_correlation
 from peephole.theory.linear import LinearMap
 
 Level = Literal["linear", "wide"]
-MOST_NETWORKS = 1000
+MOST_NUMBERS = 4e6  # of networks times steps squared, which bounds the memory that their factors take
 
 
 def propagate(
@@ -27,57 +27,30 @@ def propagate(
     level: Level = "wide",
     feedback: bool = False,
     held: float = 1.0,
-    input_autocorrelation: ArrayLike | None = None,
+    input_autocorrelation: Correlation = None,
     finite: bool = False,
     samples: int = 20_000,
     seed: int = 0,
 ) -> Flow:
     """Predict the variances of h and c from c = h = 0 on.
 
-    `linear` iterates the paper's linearised moments, with E[h(t-1)^2] held at `held` or, with `feedback`,
+    `linear` iterates the paper's linearised moments, with Var(h(t-1)) held at `held` or, with `feedback`,
     its own; it takes steps as independent, so an autocorrelation does not enter. `wide` samples units of an
     infinitely wide cell; `input_autocorrelation` is None for white inputs, a number rho for rho^lag, a list
     by lag starting with 1, or a matrix E[x_s x_t] / Var(x) such as `autocorrelation` measures on a batch.
     """
     v.check(cell)
-    if steps < 1:
-        raise TheoryError(f"steps = {steps}: at least 1")
+    for name, value, least in (("steps", steps, 1), ("samples", samples, 2), ("seed", seed, 0)):
+        check_count(name, value, least)
+    check_target(held)
+    correlation = input_correlation(input_autocorrelation, steps)
     if level == "linear":
         return _linear(cell, v, steps, feedback, held)
-    if level == "wide":
-        return _Wide(cell, v, input_correlation(input_autocorrelation, steps), samples, finite, seed).run()
-    raise TheoryError(f"unknown level {level!r}{nearest(level, ('linear', 'wide'))}")
-
-
-def input_correlation(given: ArrayLike | None, steps: int) -> Array:
-    """The matrix E[x_s x_t] / Var(x) of the first steps, from any of the forms that `propagate` takes."""
-    lags = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps)))
-    if given is None:
-        return np.eye(steps)
-    values = np.asarray(given, dtype=float)
-    if values.ndim == 0:
-        if not -1 <= values <= 1:
-            raise TheoryError(f"input_autocorrelation = {float(values):g}: a correlation lies in [-1, 1]")
-        return np.asarray(float(values) ** lags)
-    if values.ndim == 1:
-        by_lag = np.zeros(max(steps, len(values)))
-        by_lag[: len(values)] = values
-        return by_lag[lags]
-    if values.ndim != 2 or values.shape[0] != values.shape[1] or len(values) < steps:
-        raise TheoryError(f"input_autocorrelation of shape {values.shape} does not cover {steps} steps")
-    return values[:steps, :steps]
-
-
-def autocorrelation(x: ArrayLike) -> Array:
-    """E[x_s x_t] / E[x^2] of a batch (sequences, steps, inputs), over what was observed (NaN is missing)."""
-    batch = np.asarray(x, dtype=float)
-    if batch.ndim != 3:
-        raise TheoryError(f"a batch has the shape (sequences, steps, inputs), got {batch.shape}")
-    seen = ~np.isnan(batch)
-    filled = np.where(seen, batch, 0.0)
-    total = np.einsum("bsn,btn->st", filled, filled)
-    pairs = np.einsum("bsn,btn->st", seen.astype(float), seen.astype(float))
-    return np.asarray((total / np.maximum(pairs, 1.0)) / (np.sum(filled**2) / np.sum(seen)))
+    if level != "wide":
+        raise TheoryError(f"unknown level {level!r}{nearest(level, ('linear', 'wide'))}")
+    if feedback:
+        raise TheoryError("feedback=True concerns level 'linear' alone: at level 'wide' h is always fed back")
+    return _Wide(cell, v, correlation, samples, finite, seed).run()
 
 
 def _linear(cell: Cell, v: Variances, steps: int, feedback: bool, held: float) -> Flow:
@@ -86,9 +59,9 @@ def _linear(cell: Cell, v: Variances, steps: int, feedback: bool, held: float) -
     squares_c, means_c, squares_h, hidden = (np.zeros(steps) for _ in range(4))
     before = np.zeros(steps)
     for t in range(steps):
-        hidden[t], before[t] = (square_h if feedback else held), square_c
+        hidden[t], before[t] = (square_h if feedback else linear.held(held)), square_c
         square_c, mean_c = linear.next_square(square_c, mean_c, hidden[t]), linear.next_mean(mean_c)
-        square_h = linear.output_square(square_c, hidden[t])
+        square_h = linear.output_square(square_c, mean_c, hidden[t])
         squares_c[t], means_c[t], squares_h[t] = square_c, mean_c, square_h
     seen_by = {"f": before, "i": before, "o": squares_c, "c": np.zeros(steps)}
     variances = {
@@ -96,7 +69,7 @@ def _linear(cell: Cell, v: Variances, steps: int, feedback: bool, held: float) -
         for k, gate in linear.gates.items()
     }
     unknown, exact = np.full((steps, len(QUANTILES)), np.nan), np.zeros(steps)
-    mean_h = np.full(steps, linear.mean_h())
+    mean_h = np.array([linear.mean_h(mean) for mean in means_c])
     return Flow(
         "linear", squares_h - mean_h**2, squares_c - means_c**2, mean_h, means_c, unknown, unknown,
         {k: np.full(steps, gate.mean) for k, gate in linear.gates.items()}, variances,
@@ -120,9 +93,10 @@ class _Wide:
         # Two streams, each drawn by step: a longer prediction begins with the same numbers.
         rng, of_inputs = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
         self.cell, self.steps = cell, len(correlation)
-        self.networks, width = (
-            (min(math.ceil(samples / cell.units), MOST_NETWORKS), cell.units) if finite else (1, samples)
-        )
+        most = max(2, int(MOST_NUMBERS // self.steps**2))
+        self.networks, width = (min(math.ceil(samples / cell.units), most), cell.units) if finite else (1, samples)
+        if finite:
+            self.networks = max(self.networks, 2)
         self.shape = (self.networks, width)
         inputs = self._input_covariance(correlation, finite, of_inputs)
         self.input_part = np.stack([v.w(k) * cell.inputs * inputs for k in GATES], axis=1)
@@ -182,7 +156,7 @@ class _Wide:
                 h = np.asarray(o * output(c))
             # A fourth power enters the standard errors.
             if not max(np.max(np.abs(h)), np.max(np.abs(c))) < 1e70:
-                raise TheoryError(f"the signal overflows at step {t + 1}: these variances make the cell explode")
+                raise ExplosionError(f"the signal overflows at step {t + 1}: these variances make the cell explode")
             self._remember(t + 1, h)
             record.add(t, h, c, {"f": f, "i": i, "o": o, "c": z})
         return record.flow("wide")

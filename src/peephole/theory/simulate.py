@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf
 
 from peephole.theory.cell import Cell, Variances
-from peephole.theory.errors import TheoryError
+from peephole.theory.errors import TheoryError, check_count
 from peephole.theory.flow import QUANTILES, Flow
+from peephole.theory.inputs import Correlation, check_autocorrelation
 
 FloatArray = NDArray[np.float64]
 WEIGHTS_AT_ONCE = 4_000_000
@@ -39,7 +40,7 @@ def simulate(
     networks: int = 20,
     sequences: int = 20,
     x: ArrayLike | None = None,
-    input_autocorrelation: ArrayLike | None = None,
+    input_autocorrelation: Correlation = None,
     seed: int = 0,
 ) -> Flow:
     """Run `networks` random networks, each on `sequences` sequences, and measure the signal by step.
@@ -49,11 +50,14 @@ def simulate(
     Standard errors are those between networks, so at least two are needed.
     """
     v.check(cell)
-    if networks < 2 or sequences < 1 or steps < 1:
-        raise TheoryError(
-            "a simulation needs at least 2 networks, 1 sequence and 1 step, "
-            f"got networks = {networks}, sequences = {sequences}, steps = {steps}"
-        )
+    for name, value, least in (
+        ("networks", networks, 2),
+        ("sequences", sequences, 1),
+        ("steps", steps, 1),
+        ("seed", seed, 0),
+    ):
+        check_count(name, value, least)
+    check_autocorrelation(input_autocorrelation, steps)
     own = None if x is None else _own_batch(cell, x)
     if own is not None:
         sequences, steps = own.shape[0], own.shape[1]
@@ -83,9 +87,7 @@ def _fill(x: FloatArray, mask: NDArray[np.bool_], exponent: float) -> FloatArray
     return np.asarray(np.where(mask, x, 0.0) * factor)
 
 
-def _inputs(
-    cell: Cell, steps: int, sequences: int, correlation: ArrayLike | None, rng: np.random.Generator
-) -> FloatArray:
+def _inputs(cell: Cell, steps: int, sequences: int, correlation: Correlation, rng: np.random.Generator) -> FloatArray:
     """One network's Gaussian inputs (sequences, steps, inputs)."""
     # Steps first: a longer simulation begins with the same numbers.
     x = np.ascontiguousarray(rng.standard_normal((steps, sequences, cell.inputs)).swapaxes(0, 1))
@@ -95,7 +97,8 @@ def _inputs(
             for t in range(1, steps):
                 x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * x[:, t]
         else:
-            root = np.linalg.cholesky(_covariance(rho, steps) + 1e-12 * np.eye(steps))
+            values, vectors = np.linalg.eigh(_covariance(rho, steps))
+            root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
             x = np.einsum("ts,bsn->btn", root, x)
     x *= np.sqrt(cell.input_variance)
     if cell.observed == 1.0:

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from peephole.theory.activations import Array, resolve
 from peephole.theory.cell import Cell, Variances, variance_names
 from peephole.theory.conditions import printed_conditions, unprinted_conditions
-from peephole.theory.errors import TheoryError, nearest
+from peephole.theory.errors import ExplosionError, LevelError, TheoryError, check_count, check_target, nearest
 from peephole.theory.linear import LinearMap
 from peephole.theory.presets import preset
 from peephole.theory.propagate import propagate
@@ -22,10 +22,11 @@ from peephole.theory.solution import Result, Solution, UnreachableError
 LEVELS = ("printed", "linear", "wide")
 # Factors on the free variances that are searched at each level, and at how many points before polishing.
 SEARCHED = {"printed": (1e-4, 1e4), "linear": (1e-4, 1e4), "wide": (1e-3, 1e3)}
-POINTS = {"printed": 81, "linear": 81, "wide": 25}
+POINTS = {"printed": 81, "linear": 49, "wide": 25}
 # At level 'wide': a signal that changes by a twentieth when the path is made twice as long, beyond three
 # standard errors of the sampling, has not settled, and a target met on the way is only passed through.
 SETTLED = 0.05
+BEYOND = 1e12
 WIDE_SAMPLES = 4_000
 
 
@@ -54,10 +55,13 @@ def solve(
     A target that cannot be met raises `UnreachableError`, which carries the nearest Solution; with
     `throw=False` that Solution is returned, its `result` and `message` saying so.
     """
-    if not (math.isfinite(target) and target > 0):
-        raise TheoryError(f"target = {target!r}: a variance to reach is finite and above 0")
+    check_target(target)
+    check_count("steps", steps, 1)
+    check_count("seed", seed, 0)
     if level not in LEVELS:
         raise TheoryError(f"unknown level {level!r}{nearest(level, LEVELS)}")
+    if feedback and level != "linear":
+        raise TheoryError(f"feedback=True concerns level 'linear' alone, not {level!r}")
     search = _Search(cell, *_start(cell, fixed or {}, ratios), target, level)
     solution = {
         "printed": lambda: _solve_printed(search),
@@ -101,16 +105,23 @@ class _Search:
     def grid(self) -> Array:
         return np.geomspace(*self.searched, POINTS[self.level]) if self.free else np.ones(1)
 
-    def roots(self, excess: Callable[[float], float], polish: float = 1e-15) -> list[float]:
-        """The scales where the excess changes sign, the one nearest to the given shape first."""
-        excess = cache(excess)
-        scales = _with_edges(self.grid(), excess)
-        values = np.array([excess(s) for s in scales])
-        found = [float(s) for s, value in zip(scales, values, strict=True) if value == 0]
-        for k in np.flatnonzero(values[:-1] * values[1:] < 0):
-            low, high = math.log(scales[k]), math.log(scales[k + 1])
-            found.append(math.exp(brentq(lambda s: excess(math.exp(s)), low, high, xtol=polish, rtol=1e-15)))
-        return sorted(found, key=lambda s: abs(math.log(s)))
+    def roots(self, excess: Callable[[float], float], polish: float = 1e-12, tolerance: float = 1e-6) -> list[float]:
+        """The scales at which the excess is zero, the one nearest to the given shape first.
+
+        Var(h) rises steeply to the edge beyond which it does not exist; what lies beyond counts as far above, and
+        an edge that is taken for a root on that account is dropped.
+        """
+
+        def signed(log_scale: float) -> float:
+            value = excess(math.exp(log_scale))
+            return value if math.isfinite(value) else BEYOND
+
+        logs = np.log(self.grid())
+        values = np.array([signed(s) for s in logs])
+        found = [float(s) for s, value in zip(logs, values, strict=True) if value == 0]
+        crossings = np.flatnonzero(values[:-1] * values[1:] < 0)
+        found += [float(brentq(signed, logs[k], logs[k + 1], xtol=polish, rtol=1e-15)) for k in crossings]
+        return [math.exp(s) for s in sorted(found, key=abs) if abs(signed(s)) < tolerance]
 
     def nearest(self, distance: Callable[[float], float]) -> float | None:
         """The scale of least distance: the best of the grid, then twice the best of nine around it."""
@@ -129,11 +140,7 @@ class _Search:
     def answer(self, scale: float, reached: float, result: Result, message: str) -> Solution:
         v = self.at(scale)
         found = printed_conditions(self.cell, v) if self.level == "printed" else []
-        try:
-            found = [*found, *unprinted_conditions(self.cell, v, self.target)]
-        except TheoryError:
-            if self.level != "wide":
-                raise  # only 'wide' serves a cell that cannot be linearised
+        found = [*found, *unprinted_conditions(self.cell, v, self.target)]
         return Solution(
             v, found, result, message, self.level, self.target, reached, self.free, scale, self.searched
         )  # fmt: skip
@@ -157,19 +164,6 @@ class _Search:
         return f"over factors {low:g} to {high:g} on {names}"
 
 
-def _with_edges(scales: Array, excess: Callable[[float], float]) -> Array:
-    """The grid, with the last scale before each edge beyond which nothing exists: Var(h) rises steeply to it."""
-    exists = np.array([not math.isnan(excess(s)) for s in scales])
-    edges = []
-    for k in np.flatnonzero(exists[:-1] != exists[1:]):
-        inside, outside = (scales[k], scales[k + 1]) if exists[k] else (scales[k + 1], scales[k])
-        for _ in range(40):
-            middle = math.sqrt(inside * outside)
-            inside, outside = (inside, middle) if math.isnan(excess(middle)) else (middle, outside)
-        edges.append(inside)
-    return np.sort(np.append(scales, edges))
-
-
 def _log_distance(reached: float, target: float) -> float:
     return abs(math.log(reached / target)) if math.isfinite(reached) and reached > 0 else math.inf
 
@@ -182,7 +176,8 @@ def _solve_printed(search: _Search) -> Solution:
         return printed_conditions(search.cell, search.at(scale))[1].value
 
     equation = printed_conditions(search.cell, search.start)[0].equation
-    for root in search.roots(residual):
+    roots = search.roots(residual)
+    for root in roots:
         if all(condition.holds for condition in printed_conditions(search.cell, search.at(root))):
             reached = _reached_linear(search, root, feedback=False)
             message = (
@@ -190,6 +185,14 @@ def _solve_printed(search: _Search) -> Solution:
                 f"the linearised map then settles at Var(h) = {reached:.4g}"
             )
             return search.answer(root, reached, Result.SOLVED, message)
+    if roots:
+        bound = printed_conditions(search.cell, search.at(roots[0]))[0]
+        message = (
+            f"the equality of {equation} holds at {roots[0]:.4g} times the given shape, "
+            f"but its bound {bound.name} fails there, by {-bound.value:.3g}"
+        )
+        reached = _reached_linear(search, roots[0], feedback=False)
+        return search.answer(roots[0], reached, Result.OUT_OF_REACH, message)
     scale = search.nearest(lambda s: abs(residual(s))) or 1.0
     message = (
         f"no solution of {equation} within its bound {search.where()}: the least residual is {residual(scale):.3g}"
@@ -199,18 +202,24 @@ def _solve_printed(search: _Search) -> Solution:
 
 def _reached_linear(search: _Search, scale: float, feedback: bool) -> float:
     """Var(h) of the linearised map: at its stable root, or where it settles with feedback; NaN if nowhere."""
-    linear = LinearMap(search.cell, search.at(scale))
+    try:
+        linear = LinearMap(search.cell, search.at(scale))
+    except LevelError:
+        if search.level == "linear":
+            raise
+        return math.nan
     if not feedback:
-        return linear.fixed_point(search.target).var_h
+        return linear.fixed_point(linear.held(search.target)).var_h
     settled = linear.settle()[1]
     return settled if math.isfinite(settled) else math.nan
 
 
 def _solve_linear(search: _Search, feedback: bool) -> Solution:
+    @cache
     def reached(scale: float) -> float:
         return _reached_linear(search, scale, feedback)
 
-    roots = search.roots(lambda s: reached(s) - search.target)
+    roots = search.roots(lambda s: reached(s) - search.target, tolerance=1e-6 * search.target)
     if not roots:
         return search.out_of_reach(reached)
     how = "settles, its own Var(h) fed back," if feedback else "has its stable root"
@@ -226,7 +235,7 @@ def _solve_wide(search: _Search, steps: int, seed: int) -> Solution:
         """Var(h) half way and at the end, and the end's relative standard error; infinite where the cell explodes."""
         try:
             flow = propagate(search.cell, search.at(scale), steps=length, samples=WIDE_SAMPLES, seed=seed)
-        except TheoryError:
+        except ExplosionError:
             return math.inf, math.inf, 0.0
         end = float(flow.var_h[-1])
         return float(flow.var_h[(length - 1) // 2]), end, float(flow.se_var_h[-1]) / end if end > 0 else 0.0
@@ -242,8 +251,7 @@ def _solve_wide(search: _Search, steps: int, seed: int) -> Solution:
         _, later, error = path(scale, 2 * steps)
         return later if near(later, end, error) else math.nan
 
-    roots = search.roots(lambda s: min(path(s)[1], 1e12) - search.target, polish=1e-4)
-    roots = [root for root in roots if near(path(root)[1], search.target, 0.0)]  # an explosion is no root
+    roots = search.roots(lambda s: path(s)[1] - search.target, polish=1e-4, tolerance=SETTLED * search.target)
     for root in roots:
         _, later, error = path(root, 2 * steps)
         if near(later, search.target, error):
