@@ -22,7 +22,6 @@ help: ## list the targets
 demo: .venv/.light ## check the paper's four configurations and draw them (QUICK=1: a rough one in seconds)
 	@mkdir -p demo
 	$(BIN)/peephole check $(CONFIGURATIONS) $(DEMO_FLAGS) --plot demo/check.png
-	@echo "The picture: demo/check.png"
 
 test: .venv/.full ## run every test, the code blocks of README and docs among them
 	$(BIN)/pytest

@@ -40,7 +40,7 @@ File = Annotated[
 ]
 Level = Annotated[
     str,
-    typer.Option(help="Whose conditions decide the exit status: printed, or linear (those left unprinted)."),
+    typer.Option(help="Whose conditions decide the exit status: printed, linear or feedback."),
 ]
 Correlation = Annotated[float, typer.Option("--autocorrelation", help="Of AR(1) inputs; 0 is white.")]
 Networks = Annotated[int | None, typer.Option(help="Random networks to simulate (20 or more by width).")]
@@ -102,7 +102,7 @@ def check(
         inputs, units, peepholes, gate, cell_input, output, forget_bias, observed, fill_exponent
     )  # fmt: skip
     if level not in ("printed", "linear", "feedback"):
-        raise TheoryError(f"--level {level}: printed, linear or feedback")
+        raise TheoryError(f"--level {level}: printed, linear or feedback, the levels that have conditions")
     if plot is not None:
         _refuse_plot(plot)
     content = None if variances is None else _read(variances)
@@ -134,9 +134,15 @@ def check(
 
 
 def _holds(one: Checked, level: str) -> bool:
-    """Whether all conditions of a level hold; not if the level has none for this cell."""
-    asked = [c.holds for c in one.conditions if (c.printed if level == "printed" else c.equation == level)]
-    return bool(asked) and all(asked)
+    """Whether all conditions of a level hold; not if the level has none for this cell.
+
+    The paper prints zero biases in its summary, beside the equation.
+    """
+    if level == "printed":
+        asked = [c for c in one.conditions if c.printed or c.equation == "summary"]
+        return any(c.printed for c in asked) and all(c.holds for c in asked)
+    asked = [c for c in one.conditions if c.equation == level]
+    return bool(asked) and all(c.holds for c in asked)
 
 
 def _refuse_plot(plot: Path) -> None:
@@ -170,7 +176,8 @@ def _read(file: str) -> dict[str, Any]:
         if not isinstance(content.get("cell", {}), dict):
             raise ValueError
     except (ValueError, AttributeError, TypeError):
-        raise TheoryError(f"--variances {where}: not a JSON object of variances such as {{'w_f': 0.1, ...}}") from None
+        example = '{"w_f": 0.1, ...}'
+        raise TheoryError(f"--variances {where}: not a JSON object of variances such as {example}") from None
     return dict(content)
 
 

@@ -21,7 +21,10 @@ ForgetBias = Annotated[float, typer.Option(help="Bias of the forget gate.", rich
 Observed = Annotated[float, typer.Option(help="Share of the inputs observed.", rich_help_panel=_CELL)]
 FillExponent = Annotated[
     float,
-    typer.Option(help="A visit is multiplied by (its share observed) to this power.", rich_help_panel=_CELL),
+    typer.Option(
+        help="Each visit times (share observed) to this power: 0 plain zero fill, -0.5 keeps the variance.",
+        rich_help_panel=_CELL,
+    ),
 ]
 Fix = Annotated[list[str] | None, typer.Option(help="A variance to hold, as w_f=0.1; repeat or separate by commas.")]
 Target = Annotated[float, typer.Option(help="The Var(h) to reach.")]

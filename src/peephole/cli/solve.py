@@ -63,5 +63,10 @@ def solve(
         console.print(variances_table(solution.variances))
         if solution.conditions:
             console.print(conditions_table(solution.conditions))
+        if level != "wide":
+            console.print(
+                "Real networks may settle elsewhere: `--json | peephole check --variances -` shows where.",
+                soft_wrap=True,
+            )
         console.print(f"{solution.result.value} (level {solution.level}): {solution.message}", soft_wrap=True)
     return 0 if solution.solved else 1

@@ -171,6 +171,8 @@ def _log_distance(reached: float, target: float) -> float:
 def _solve_printed(search: _Search) -> Solution:
     if search.target != 1.0:
         raise TheoryError("the printed conditions are for Var(h) = Var(x) = 1; level 'linear' serves other targets")
+    if not search.cell.biases_are_zero:
+        raise TheoryError("the printed conditions are for zero biases; level 'linear' serves others")
 
     def residual(scale: float) -> float:
         return printed_conditions(search.cell, search.at(scale))[1].value
