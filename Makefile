@@ -13,8 +13,11 @@ export NO_MKDOCS_2_WARNING := 1
 DEMO_FLAGS := $(if $(QUICK),--steps 20 --networks 5)
 CONFIGURATIONS := proposed-1 proposed-2 proposed-3 proposed-4
 
+# An editable install compiles when it is made: a change here makes it again.
+KERNELS := CMakeLists.txt $(wildcard src/peephole/nn/csrc/*)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types contracts docs docs-serve figures bench wheel constraints clean
+.PHONY: help demo test sanitize lint format types contracts docs docs-serve figures bench wheel constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +28,9 @@ demo: .venv/.light ## check the paper's four configurations and draw them (QUICK
 
 test: .venv/.full ## run every test, the code blocks of README and docs among them
 	$(BIN)/pytest
+
+sanitize: .venv/.full ## run the kernels' tests under the address and undefined-behaviour sanitisers
+	bash tools/sanitize.sh
 
 lint: .venv/.full ## ruff: rules and format
 	$(BIN)/ruff check
@@ -70,12 +76,12 @@ clean: ## remove everything that make has made, .venv too
 	@$(PYTHON) -m venv .venv
 	@touch $@
 
-.venv/.light: pyproject.toml constraints.txt | .venv/.created
+.venv/.light: pyproject.toml constraints.txt $(KERNELS) | .venv/.created
 	@echo "Installing into .venv (a minute or so, once)"
 	@$(INSTALL) -e '.[plots]'
 	@touch $@
 
-.venv/.full: pyproject.toml constraints.txt | .venv/.created
+.venv/.full: pyproject.toml constraints.txt $(KERNELS) | .venv/.created
 	@echo "Installing into .venv (a minute or so, once)"
 	@$(INSTALL) -e '.[all]'
 	@touch .venv/.light $@

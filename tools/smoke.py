@@ -1,4 +1,7 @@
-"""What must hold of an installed wheel; run by tools/smoke.sh from outside the repository."""
+"""What must hold of an installed wheel; run by tools/smoke.sh from outside the repository.
+
+`python smoke.py loops` is for a wheel that was built without a compiler.
+"""
 
 import sys
 from importlib.metadata import version
@@ -16,3 +19,19 @@ import peephole.theory  # noqa: E402  what peephole itself loads was to be seen 
 
 assert peephole.theory.__all__
 assert "torch" not in sys.modules, "the theory has loaded torch"
+
+import torch  # noqa: E402
+
+from peephole.nn import functional, kernel  # noqa: E402
+
+assert not list(home.rglob("csrc")), "the wheel holds the kernels' source"
+if sys.argv[1:] == ["loops"]:
+    assert not kernel.available()
+    assert not list(home.rglob("_kernels*"))
+else:
+    assert kernel.available(), "the wheel has lost the kernels"
+    assert (home / "nn" / "_kernels.so").is_file()
+x, weight_ih, weight_hh = torch.randn(5, 3, 2), torch.randn(16, 2), torch.randn(16, 4)
+y, _ = functional.peephole_lstm(x, weight_ih, weight_hh)
+loop, _ = functional.peephole_lstm(x, weight_ih, weight_hh, backend="reference")
+assert torch.allclose(y, loop, atol=1e-5)

@@ -25,6 +25,7 @@ PLACES = {
     "progression": (4, 2),
     "experiments": (5, 2),
     "data": (4, 1),
+    "bench": (3, 1),
     "inspect": (3, 0),
     "interop": (4, 0),
 }

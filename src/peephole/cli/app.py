@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from peephole import __version__
+from peephole.cli.bench import bench
 from peephole.cli.check import check
 from peephole.cli.solve import solve
 from peephole.theory import TheoryError
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(solve)
 app.command()(check)
+app.command()(bench)
 
 
 def _show_version(asked: bool) -> None:
