@@ -93,7 +93,7 @@ class _Case:
         self.weights = [
             normal(rows, size.inputs, scale=size.inputs**-0.5),
             normal(rows, size.units, scale=size.units**-0.5),
-            normal(3 * size.units, scale=0.5),
+            normal(3 * size.units, scale=0.1),
             normal(rows, scale=0.1),
         ]
         for weight in self.weights:
