@@ -173,7 +173,7 @@ def _compare(what: str, value: Tensor, wanted: Tensor) -> None:
 def _torchrecurrent(size: Size) -> Any:
     """The peer's layer, or None where the extra `bench` is not installed."""
     try:
-        from torchrecurrent import PeepholeLSTM as Peer  # type: ignore[import-untyped]
+        from torchrecurrent import PeepholeLSTM as Peer
     except ImportError:
         return None
     return Peer(size.inputs, size.units)

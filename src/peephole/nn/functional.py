@@ -135,9 +135,18 @@ def _activations(*names: str) -> tuple[str, ...]:
 
 
 def _checked_lengths(lengths: Tensor, x: Tensor) -> Tensor:
+    if not isinstance(lengths, Tensor):
+        raise TypeError(f"lengths must be a tensor, got {type(lengths).__name__}")
     if lengths.shape != (x.shape[-2],):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}, a batch of {x.shape[-2]} wants ({x.shape[-2]},)")
-    return lengths.to(device=x.device, dtype=torch.int64).contiguous()
+    if lengths.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise ValueError(f"lengths must be whole numbers, got {lengths.dtype}")
+    lengths = lengths.to(device=x.device, dtype=torch.int64).contiguous()
+    if not torch.compiler.is_compiling() and lengths.device.type != "meta":  # a graph knows no numbers
+        shortest, longest = (int(end) for end in torch.aminmax(lengths))
+        if shortest < 1 or longest > x.shape[-3]:
+            raise ValueError(f"lengths must lie from 1 to {x.shape[-3]}, the steps of x, got {shortest} to {longest}")
+    return lengths
 
 
 def _fused(backend: str, *tensors: Tensor | None) -> bool:
@@ -148,11 +157,15 @@ def _fused(backend: str, *tensors: Tensor | None) -> bool:
         return False
     first = tensors[0]
     assert first is not None
-    serves = first.device.type == "cpu" and first.dtype in (torch.float32, torch.float64)
-    if serves and kernel.available():
+    if first.device.type != "cpu" or first.dtype not in (torch.float32, torch.float64):
+        why = f"they take CPU float32 and float64, not {first.dtype}"
+    elif operators.transformed(*tensors):
+        why = "they have no forward-mode derivative and no rule for torch.func's transforms"
+    elif not kernel.available():
+        why = "the fused kernels were not built"
+    else:
         return True
     if backend == "fused":
-        why = "the fused kernels were not built" if serves else f"they take CPU float32 and float64, not {first.dtype}"
         raise kernel.KernelError(f"backend 'fused': {why} on {first.device}")
     return False
 
@@ -179,6 +192,8 @@ class _Networks:
         }
         for name, (tensor, shape) in wanted.items():
             self._check(name, tensor, shape)
+        if not x.is_floating_point():
+            raise ValueError(f"x must hold floating-point numbers, got {x.dtype}")
         self.replicas = replicas
         if 0 in (*x.shape, *w_hh.shape):
             raise ValueError(f"empty: x has shape {tuple(x.shape)}, weight_hh {tuple(w_hh.shape)}")

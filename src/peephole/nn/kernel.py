@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 ACTIVATIONS = ("sigmoid", "tanh", "identity", "relu", "hard_sigmoid")  # as csrc/problem.h numbers them
+FEW_UNITS = 3  # up to which a block is four vectors wide, as measured
 TAPED = 5  # numbers that backward keeps for each unit and step, as in csrc/block.h
 _FORWARD, _BACKWARD, _NEXT_STEP_LOSS = range(3)
 
@@ -89,19 +90,23 @@ def instruction_set() -> tuple[str, int, int]:
     return _chosen(os.environ.get("PEEPHOLE_ISA", ""))
 
 
-def _vectors(batch: int, itemsize: int) -> tuple[int, int]:
+def _vectors(batch: int, units: int, itemsize: int) -> tuple[int, int]:
     """Vectors of sequences to a block, and sequences to a vector.
 
-    Two make the most of each weight that is read; one, where the batch would fill a single such block and
+    Two make the most of each weight that is read; four, where there are few units, so that one step's wait for the
+    step before is filled with other sequences' work; fewer, where the batch would fill a single such block and
     leave other threads without work. It must not depend on their number, or the bits of a sum would.
     """
     lanes = instruction_set()[2] // itemsize
-    return (2 if batch > 2 * lanes else 1), lanes
+    most = 4 if units <= FEW_UNITS else 2
+    return next(
+        vectors for vectors in (4, 2, 1) if vectors == 1 or (vectors <= most and batch > vectors * lanes)
+    ), lanes
 
 
 def tape_size(replicas: int, steps: int, batch: int, units: int, itemsize: int) -> int:
     """How many numbers backward keeps: those of whole blocks."""
-    vectors, lanes = _vectors(batch, itemsize)
+    vectors, lanes = _vectors(batch, units, itemsize)
     block = vectors * lanes
     return replicas * steps * TAPED * units * ((batch + block - 1) // block * block)
 
@@ -118,7 +123,14 @@ def _run(
     assert x is not None
     assert w_hh is not None
     leading, *sizes = x.shape
-    flags = x.itemsize == 8, _vectors(sizes[1], x.itemsize)[0], *activations, leading == 1, torch.get_num_threads(), 0
+    flags = (
+        x.itemsize == 8,
+        _vectors(sizes[1], w_hh.shape[2], x.itemsize)[0],
+        *activations,
+        leading == 1,
+        torch.get_num_threads(),
+        0,
+    )
     given = map(tensors.get, _TENSORS)
     pointers = [0 if tensor is None else tensor.data_ptr() for tensor in given]
     at_loss = 0 if loss is None else loss.data_ptr()

@@ -11,18 +11,30 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from peephole.nn import kernel
+from peephole.nn import kernel, reference
 
 _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
 def _eager(*tensors: Tensor | None) -> bool:
     """Whether these are ordinary tensors, called for their values and not to be traced."""
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._get_tracing_state() is not None:
         return False
     return all(type(tensor) in _PLAIN for tensor in tensors)
+
+
+def transformed(*tensors: Tensor | None) -> bool:
+    """Whether a derivative or a map is asked of these that the kernels do not have."""
+    if torch.compiler.is_compiling():
+        return False
+    if torch._C._are_functorch_transforms_active():
+        return True
+    if forward_ad._current_level < 0:
+        return False
+    return any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 # --- the layer --------------------------------------------------------------------------------------------------
@@ -86,15 +98,18 @@ def _(grad_y, grad_h, grad_c, x, w_ih, w_hh, w_ph, h0, c0, lengths, tape, activa
 def _setup_lstm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, w_ih, w_hh, w_ph, bias, h0, c0, lengths, activations, _ = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, w_ih, w_hh, w_ph, h0, c0, lengths, output[3])
+    ctx.save_for_backward(x, w_ih, w_hh, w_ph, bias, h0, c0, lengths, output[3])
     ctx.mark_non_differentiable(output[3])
-    ctx.activations, ctx.has_bias = activations, bias is not None
+    ctx.activations = activations
 
 
 def _differentiate_lstm(ctx: Any, grad_y: Tensor | None, grad_h: Tensor | None, grad_c: Tensor | None, _: Any) -> Any:
-    x, w_ih, w_hh, w_ph, h0, c0, lengths, tape = ctx.saved_tensors
+    x, w_ih, w_hh, w_ph, bias, h0, c0, lengths, tape = saved = ctx.saved_tensors
     grads = (grad_y, grad_h, grad_c)
-    run = kernel.backward if _eager(*grads, *ctx.saved_tensors) else lstm_backward_operator
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True: gradients of gradients
+        found = _differentiate_loop(ctx, grads, (x, w_ih, w_hh, w_ph, bias, h0, c0), lengths)
+        return *found, None, None, None
+    run = kernel.backward if _eager(*grads, *saved) else lstm_backward_operator
     gx, gw, gu, gp, gb, gh, gc = run(
         *grads, x, w_ih, w_hh, w_ph, h0, c0, lengths, tape, ctx.activations, ctx.needs_input_grad[0]
     )
@@ -102,7 +117,25 @@ def _differentiate_lstm(ctx: Any, grad_y: Tensor | None, grad_h: Tensor | None, 
         gx = None
     elif x.shape[0] != gx.shape[0]:
         gx = gx.sum(0, keepdim=True)
-    return gx, gw, gu, gp if w_ph is not None else None, gb if ctx.has_bias else None, gh, gc, None, None, None
+    return gx, gw, gu, gp if w_ph is not None else None, gb if bias is not None else None, gh, gc, None, None, None
+
+
+def _differentiate_loop(
+    ctx: Any, grads: tuple[Tensor | None, ...], inputs: tuple[Tensor | None, ...], lengths: Tensor | None
+) -> list[Tensor | None]:
+    """Gradients that can be differentiated again: those of the plain loop, run once more."""
+    gate, cell_input, output = (kernel.ACTIVATIONS[number] for number in ctx.activations)
+    outputs = reference.peephole_lstm(
+        *inputs, gate=gate, cell_input=cell_input, output=output, lengths=lengths  # type: ignore[arg-type]
+    )  # fmt: skip
+    reached = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
+    wanted = [k for k, needed in enumerate(ctx.needs_input_grad[: len(inputs)]) if needed]
+    found = torch.autograd.grad(
+        [out for out, _ in reached], [inputs[k] for k in wanted], [grad for _, grad in reached], create_graph=True,
+        allow_unused=True,
+    )  # fmt: skip
+    by_input = dict(zip(wanted, found, strict=True))
+    return [by_input.get(k) for k in range(len(inputs))]
 
 
 lstm_operator.register_autograd(_differentiate_lstm, setup_context=_setup_lstm)
@@ -174,6 +207,8 @@ def _setup_loss(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 
 
 def _differentiate_loss(ctx: Any, grad_loss: Tensor, *_: Any) -> Any:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError("the fused next_step_loss has no second derivative; backend='reference' has")
     gw, gu, gp, gb = ctx.saved_tensors
     by_network = grad_loss[:, None]
     grad_p = gp * by_network if ctx.present[0] else None

@@ -34,13 +34,19 @@ struct Rows {
   static void gather(const Real *from, int64_t columns, int count, Real *rows, int64_t stride) {
     if (count < lanes)
       for (int64_t k = 0; k < columns; ++k) std::fill(rows + k * stride + count, rows + k * stride + lanes, Real(0));
-    if (columns == 1) std::copy(from, from + count, rows);
+    if (columns == 1) copy(from, count, rows);
     else transpose(from, count, columns, columns, rows, stride);
   }
 
   static void scatter(const Real *rows, int64_t columns, int count, Real *to) {
-    if (columns == 1) std::copy(rows, rows + count, to);
+    if (columns == 1) copy(rows, count, to);
     else transpose(rows, columns, count, lanes, to, columns);
+  }
+
+  // A full row is of a length that the compiler knows.
+  static void copy(const Real *from, int count, Real *to) {
+    if (count == lanes) std::memcpy(to, from, lanes * sizeof(Real));
+    else std::copy(from, from + count, to);
   }
 
   // to[c][r] = from[r][c], in squares that a few shuffles turn.
@@ -172,6 +178,10 @@ class Block {
   void load(const void *tensor, bool shared, int64_t t, int64_t columns, Real *rows) const {
     const int64_t leading = shared ? 0 : replica;
     const Real *from = static_cast<const Real *>(tensor) + ((leading * p.steps + t) * p.batch + first) * columns;
+    // The next step's rows lie a whole batch further on, where no processor looks ahead by itself.
+    const char *ahead = reinterpret_cast<const char *>(from + p.batch * columns);
+    if (t + 1 < p.steps && columns <= 4)
+      for (int64_t byte = 0; byte < count * columns * int64_t(sizeof(Real)); byte += 64) __builtin_prefetch(ahead + byte);
     Rows<Real, Vecs>::gather(from, columns, count, rows, lanes);
   }
   void store(const Real *rows, void *tensor, int64_t t, int64_t columns) const {
@@ -206,13 +216,14 @@ class Block {
     Real *now = tape ? tape + t * taped * H * lanes : nullptr;
     int64_t u = 0;
     for (; u + full <= H; u += full) weights = units<full>(u, t, weights, now);
-    switch (H - u) {  // the last tile is narrower
-      case 5: units<5>(u, t, weights, now); break;
-      case 4: units<4>(u, t, weights, now); break;
-      case 3: units<3>(u, t, weights, now); break;
-      case 2: units<2>(u, t, weights, now); break;
-      case 1: units<1>(u, t, weights, now); break;
-    }
+    if constexpr (full > 1) last_units<full - 1>(u, t, weights, now);
+  }
+
+  // The last tile is narrower.
+  template <int Units>
+  void last_units(int64_t u, int64_t t, const Real *weights, Real *tape) {
+    if (H - u == Units) units<Units>(u, t, weights, tape);
+    else if constexpr (Units > 1) last_units<Units - 1>(u, t, weights, tape);
   }
 
   template <int Units>

@@ -23,7 +23,11 @@ static void run_as(const Problem &p, Operation operation) {
 
 template <class Real>
 static void run_in(const Problem &p, Operation operation) {
-  p.vectors == 2 ? run_as<Real, 2>(p, operation) : run_as<Real, 1>(p, operation);
+  switch (p.vectors) {
+    case 4: return run_as<Real, 4>(p, operation);
+    case 2: return run_as<Real, 2>(p, operation);
+    default: return run_as<Real, 1>(p, operation);
+  }
 }
 
 void run(const Problem &p, Operation operation) {

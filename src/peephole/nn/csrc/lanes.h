@@ -16,6 +16,9 @@
 #error "PEEPHOLE_BYTES: bytes in a vector register"
 #endif
 
+// A call would send its vectors through memory.
+#define PEEPHOLE_INLINE __attribute__((always_inline)) inline
+
 namespace peephole {
 namespace PEEPHOLE_NAMESPACE {
 
@@ -37,7 +40,7 @@ struct Exponential {
   using V = Vector<Real>;
   V scale, fraction;
 
-  explicit Exponential(V x) {
+  PEEPHOLE_INLINE explicit Exponential(V x) {
     using L = Lanes<Real>;
     constexpr bool single = sizeof(Real) == 4;
     constexpr Real low = single ? Real(-87) : Real(-708), high = single ? Real(88) : Real(709);
@@ -61,7 +64,7 @@ struct Exponential {
     fraction = series(r);
   }
 
-  static V series(V r) {  // exp(r) - 1 for |r| <= ln(2) / 2, by Taylor
+  PEEPHOLE_INLINE static V series(V r) {  // exp(r) - 1 for |r| <= ln(2) / 2, by Taylor
     if constexpr (sizeof(Real) == 4) {
       V p = splat(Real(1.0 / 5040));
       p = p * r + Real(1.0 / 720);
@@ -90,7 +93,7 @@ struct Exponential {
 
 // 1 / x. With AVX-512 a division of floats takes as long as ten other operations: the processor's estimate to 14
 // bits and a step of Newton's take four, and err by one unit in the last place.
-template <class Real> inline Vector<Real> reciprocal(Vector<Real> x) {
+template <class Real> PEEPHOLE_INLINE Vector<Real> reciprocal(Vector<Real> x) {
 #if PEEPHOLE_BYTES == 64 && defined(__AVX512F__)
   if constexpr (sizeof(Real) == 4) {
     const __m512 estimate = _mm512_rcp14_ps(reinterpret_cast<__m512>(x));
@@ -101,7 +104,7 @@ template <class Real> inline Vector<Real> reciprocal(Vector<Real> x) {
   return Real(1) / x;
 }
 
-template <class Real, int32_t Kind> inline Vector<Real> activated(Vector<Real> a) {
+template <class Real, int32_t Kind> PEEPHOLE_INLINE Vector<Real> activated(Vector<Real> a) {
   using V = Vector<Real>;
   if constexpr (Kind == SIGMOID) {
     const Exponential<Real> e(-a);
@@ -126,16 +129,16 @@ template <class Real, int32_t Kind> inline Vector<Real> activated(Vector<Real> a
 }
 
 // Several at once, so that each waits for none of the others.
-template <class Real, int Count> inline void activate(int32_t kind, Vector<Real> (&a)[Count]) {
-  const auto all = [&](auto function) {
+template <class Real, int Count> PEEPHOLE_INLINE void activate(int32_t kind, Vector<Real> (&a)[Count]) {
+  const auto all = [&](auto kind) __attribute__((always_inline)) {
 #pragma GCC unroll 16
-    for (int k = 0; k < Count; ++k) a[k] = function(a[k]);
+    for (int k = 0; k < Count; ++k) a[k] = activated<Real, decltype(kind)::value>(a[k]);
   };
   switch (kind) {
-    case SIGMOID: return all(activated<Real, SIGMOID>);
-    case TANH: return all(activated<Real, TANH>);
-    case RELU: return all(activated<Real, RELU>);
-    case HARD_SIGMOID: return all(activated<Real, HARD_SIGMOID>);
+    case SIGMOID: return all(std::integral_constant<int32_t, SIGMOID>{});
+    case TANH: return all(std::integral_constant<int32_t, TANH>{});
+    case RELU: return all(std::integral_constant<int32_t, RELU>{});
+    case HARD_SIGMOID: return all(std::integral_constant<int32_t, HARD_SIGMOID>{});
   }
 }
 

@@ -12,7 +12,7 @@ enum Activation : int32_t { SIGMOID = 0, TANH = 1, IDENTITY = 2, RELU = 3, HARD_
 // A null pointer leaves out what it points to. Real is float or double, as `is_double` says.
 struct Problem {
   int64_t replicas, steps, batch, inputs, units;
-  int32_t is_double, vectors;  // vectors of sequences to a block, 1 or 2
+  int32_t is_double, vectors;  // vectors of sequences to a block: 1, 2 or 4
   int32_t gate, cell_input, output, x_shared, threads;
   int32_t unused;
   const void *x;                                  // (T, B, I)

@@ -14,7 +14,7 @@ namespace PEEPHOLE_NAMESPACE {
 constexpr int registers = PEEPHOLE_BYTES == 64 ? 24 : 12;
 
 // Units whose four gates make one tile of the forward product.
-template <int Vecs> constexpr int tile_units = PEEPHOLE_BYTES == 64 ? 6 / Vecs : (Vecs == 1 ? 3 : 1);
+template <int Vecs> constexpr int tile_units = std::max(1, (PEEPHOLE_BYTES == 64 ? 6 : 3) / Vecs);
 // Rows of one tile of the backward product.
 template <int Vecs> constexpr int tile_rows = registers / Vecs;
 
