@@ -62,7 +62,8 @@ def bench(
         print_json({"rows": rows, "sgemm": rate, "replicas": ratio, "growth": grown, "machine": speed.machine()})
         return 0
     console.print(speed.machine(), soft_wrap=True)
-    console.print(_table(rows, rate), width=max(console.width, TABLE_WIDTH))
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(_table(rows, rate))
     console.print(
         f"20 replicas of next_step_loss on shared sequences in one call: {ratio:.1f} times as fast as 20 calls"
     )

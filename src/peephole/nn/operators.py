@@ -34,7 +34,7 @@ def transformed(*tensors: Tensor | None) -> bool:
         return True
     if forward_ad._current_level < 0:
         return False
-    return any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
+    return any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)  # type: ignore[no-untyped-call]
 
 
 # --- the layer --------------------------------------------------------------------------------------------------
@@ -129,9 +129,9 @@ def _differentiate_loop(
         *inputs, gate=gate, cell_input=cell_input, output=output, lengths=lengths  # type: ignore[arg-type]
     )  # fmt: skip
     reached = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None]
-    wanted = [k for k, needed in enumerate(ctx.needs_input_grad[: len(inputs)]) if needed]
+    wanted = {k: x for k, x in enumerate(inputs) if x is not None and ctx.needs_input_grad[k]}
     found = torch.autograd.grad(
-        [out for out, _ in reached], [inputs[k] for k in wanted], [grad for _, grad in reached], create_graph=True,
+        [out for out, _ in reached], list(wanted.values()), [grad for _, grad in reached], create_graph=True,
         allow_unused=True,
     )  # fmt: skip
     by_input = dict(zip(wanted, found, strict=True))
