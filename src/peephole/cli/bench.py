@@ -43,10 +43,11 @@ def bench(
     """
     from peephole import bench as speed
 
-    speed.use_threads(threads)
-    chosen = [speed.SIZES[k - 1] for k in size or range(1, len(speed.SIZES) + 1) if 0 < k <= len(speed.SIZES)]
-    if not chosen:
+    rows_of_table = range(1, len(speed.SIZES) + 1)
+    if not set(size or ()) <= set(rows_of_table):
         raise typer.BadParameter(f"--size counts from 1 to {len(speed.SIZES)}")
+    chosen = [speed.SIZES[k - 1] for k in size or rows_of_table]
+    speed.use_threads(threads)
     rows = []
     try:
         for one in chosen:
