@@ -181,10 +181,10 @@ def test_no_shape_breaks_the_search() -> None:
 )
 @pytest.mark.parametrize("size", [64, 10**6])
 def test_speed(arguments: dict[str, object], size: int) -> None:
-    """The best of five solves takes under 10 ms (the machine is shared; a slow one must not fail the test)."""
+    """The best of five solves takes under 10 ms of processor time (others on the machine must not fail the test)."""
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.thread_time()
         solve(Cell(size, size), throw=False, **arguments)  # type: ignore[arg-type]
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     assert min(times) < 0.010

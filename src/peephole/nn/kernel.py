@@ -15,7 +15,7 @@ from torch import Tensor
 
 ACTIVATIONS = ("sigmoid", "tanh", "identity", "relu", "hard_sigmoid")  # as csrc/problem.h numbers them
 FEW_UNITS = 3  # up to which a block is four vectors wide, as measured
-TAPED = 5  # numbers that backward keeps for each unit and step, as in csrc/block.h
+TAPED = 6  # numbers that backward keeps for each unit and step, as in csrc/block.h
 _FORWARD, _BACKWARD, _NEXT_STEP_LOSS = range(3)
 
 # struct Problem of csrc/problem.h: sizes, flags, pointers, the scale of the loss and the loss.

@@ -112,22 +112,30 @@ class _Search:
         an edge that is taken for a root on that account is dropped.
         """
 
-        def signed(log_scale: float) -> float:
-            value = excess(math.exp(log_scale))
+        def signed(scale: float) -> float:
+            value = excess(scale)
             return value if math.isfinite(value) else BEYOND
 
-        logs = np.log(self.grid())
-        values = np.array([signed(s) for s in logs])
-        found = [float(s) for s, value in zip(logs, values, strict=True) if value == 0]
-        crossings = np.flatnonzero(values[:-1] * values[1:] < 0)
-        found += [float(brentq(signed, logs[k], logs[k + 1], xtol=polish, rtol=1e-15)) for k in crossings]
-        return [math.exp(s) for s in sorted(found, key=abs) if abs(signed(s)) < tolerance]
+        scales = self.grid().tolist()  # the very numbers that `nearest` may ask for again
+        values = np.array([signed(s) for s in scales])
+        found = [s for s, value in zip(scales, values, strict=True) if value == 0]
+        for k in np.flatnonzero(values[:-1] * values[1:] < 0):
+            low, high = scales[k], scales[k + 1]
+            while values[k + 1] == BEYOND and high - low > polish * low:  # an edge: find a root below it, or none
+                middle = (low + high) / 2
+                value = signed(middle)
+                low, high = (middle, high) if value < 0 else (low, middle)
+                if 0 <= value < BEYOND:
+                    break
+            if signed(high) < BEYOND:
+                found.append(float(brentq(signed, low, high, xtol=polish * low, rtol=1e-15)))
+        return [s for s in sorted(found, key=lambda s: abs(math.log(s))) if abs(signed(s)) < tolerance]
 
     def nearest(self, distance: Callable[[float], float]) -> float | None:
         """The scale of least distance: the best of the grid, then twice the best of nine around it."""
         scales = self.grid()
         for _ in range(3):
-            distances = np.array([distance(s) for s in scales])
+            distances = np.array([distance(float(s)) for s in scales])
             if not np.isfinite(distances).any():
                 return None
             best = int(np.nanargmin(distances))

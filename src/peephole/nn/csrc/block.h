@@ -71,7 +71,7 @@ class Block {
   using V = Vector<Real>;
   using M = typename Lanes<Real>::M;
   static constexpr int width = Lanes<Real>::width, lanes = Vecs * width;
-  static constexpr int taped = 5;      // i, f, g, o and c of each unit
+  static constexpr int taped = 6;      // i, f, g, o, c and sigma_h(c) of each unit
   static constexpr int summed = 7;     // bias of i, f, g, o and peephole of i, f, o
 
   static int64_t tape_size(int64_t units, int64_t steps) { return steps * taped * units * lanes; }
@@ -79,7 +79,7 @@ class Block {
   // Real numbers of scratch that a block needs besides its tape.
   static int64_t scratch_size(const Problem &p) {
     const int64_t I = p.inputs, H = p.units, slots = chunk_steps(p) + 1;
-    return ((I + 3 * H) + (2 * I + 11 * H) + summed * H + (I + 5 * H) * slots + 4) * lanes;
+    return ((I + 3 * H) + (I + 6 * H) + summed * H + (I + 5 * H) * slots + 4) * lanes;
   }
 
   // How many steps' gradients are collected before they are multiplied out: enough for a long sum,
@@ -116,7 +116,7 @@ class Block {
   // Back over a tape of forward's. Adds to the gradients and returns the block's part of the next-step loss.
   double backward(const Real *tape, const Gradients<Real> &sums) {
     const int64_t chunk = chunk_steps(p), stride = (chunk + 1) * lanes;
-    prepare_backward(tape, stride);
+    prepare_backward(stride);
     int64_t slot = chunk;  // slots fill from the last to the first, as time runs back
     for (int64_t t = p.steps - 1; t >= 0; --t) {
       --slot;
@@ -145,7 +145,7 @@ class Block {
       const V *now = vectors(tape + t * taped * H * lanes);
       for (int64_t e = 0; e < H * Vecs; ++e) {
         const V *row = now + e / Vecs * taped * Vecs + e % Vecs;
-        from_above(e, row[3 * Vecs] * activate<Real>(p.output, row[4 * Vecs]));
+        from_above(e, row[3 * Vecs] * row[5 * Vecs]);
       }
     }
     return double(sum<Real>(squares));
@@ -159,7 +159,7 @@ class Block {
   const int64_t I, H;
   Real *at;                                                          // the scratch not yet taken
   Real *x, *h, *h_next, *c;  // forward
-  Real *d_x{}, *d_h{}, *d_c{}, *upstream{}, *goal{}, *weight{}, *squashed{}, *squashed_before{}, *kept{};
+  Real *d_x{}, *d_h{}, *d_c{}, *upstream{}, *goal{}, *weight{}, *kept{};
   Real *d_gates{}, *inputs{};  // a chunk's slots
   V *elementwise{};
   V squares{};
@@ -262,7 +262,6 @@ class Block {
     activate<Real>(p.gate, o);
     activate<Real>(p.output, out);
     for (int e = 0; e < count; ++e) {
-      out[e] = o[e] * out[e];
       if (tape) {
         V *const row = vectors(tape) + (u + e / Vecs) * taped * Vecs + e % Vecs;
         row[0] = i_f[e];
@@ -270,7 +269,9 @@ class Block {
         row[2 * Vecs] = g[e];
         row[3 * Vecs] = o[e];
         row[4 * Vecs] = now[e];
+        row[5 * Vecs] = out[e];
       }
+      out[e] = o[e] * out[e];
       if (p.lengths) {  // a sequence that has ended keeps its state
         const M runs = running(t, e % Vecs);
         now[e] = runs ? now[e] : state[e];
@@ -283,15 +284,13 @@ class Block {
 
   // --- backward -------------------------------------------------------------------------------------------
 
-  void prepare_backward(const Real *tape, int64_t stride) {
+  void prepare_backward(int64_t stride) {
     d_x = take(I);
     d_h = take(H);
     d_c = take(H);
     upstream = take(H);
     goal = take(H);
     weight = take(H);
-    squashed = take(H);
-    squashed_before = take(H);
     kept = take(H);
     elementwise = vectors(take(summed * H));
     d_gates = take(4 * H * (stride / lanes));
@@ -300,20 +299,6 @@ class Block {
     squares = V{};
     load_state(p.grad_h_last, d_h);
     load_state(p.grad_c_last, d_c);
-    squash(tape + (p.steps - 1) * taped * H * lanes, squashed);
-  }
-
-  // sigma_h of every unit's c on one step's tape.
-  void squash(const Real *step, Real *to) const {
-    constexpr int batch = 8;
-    const int64_t all = H * Vecs;
-    for (int64_t from = 0; from < all; from += batch) {
-      V some[batch] = {};
-      const int64_t end = std::min<int64_t>(all, from + batch);
-      for (int64_t e = from; e < end; ++e) some[e - from] = vectors(step)[(e / Vecs * taped + 4) * Vecs + e % Vecs];
-      activate<Real>(p.output, some);
-      std::copy(some, some + (end - from), vectors(to) + from);
-    }
   }
 
   void load_upstream(int64_t t) {
@@ -337,21 +322,19 @@ class Block {
   void differentiate(int64_t t, const Real *tape, int64_t slot, int64_t stride) {
     const V *now = vectors(tape + t * taped * H * lanes);
     const V *before = t ? vectors(tape + (t - 1) * taped * H * lanes) : nullptr;
-    if (t) squash(tape + (t - 1) * taped * H * lanes, squashed_before);
     for (int64_t u = 0; u < H; ++u)
       for (int v = 0; v < Vecs; ++v) differentiate_unit(t, u, v, now, before, slot, stride);
-    std::swap(squashed, squashed_before);
   }
 
   inline void differentiate_unit(int64_t t, int64_t u, int v, const V *now, const V *before, int64_t slot, int64_t stride) {
     const int64_t e = u * Vecs + v;
     const V *row = now + u * taped * Vecs + v;
-    const V i = row[0], f = row[Vecs], g = row[2 * Vecs], o = row[3 * Vecs], s = vectors(squashed)[e];
+    const V i = row[0], f = row[Vecs], g = row[2 * Vecs], o = row[3 * Vecs], s = row[5 * Vecs];
     V previous;
     if (before) {
       const V *earlier = before + u * taped * Vecs + v;
       previous = earlier[4 * Vecs];
-      vectors(inputs + (I + u) * stride + slot * lanes)[v] = earlier[3 * Vecs] * vectors(squashed_before)[e];
+      vectors(inputs + (I + u) * stride + slot * lanes)[v] = earlier[3 * Vecs] * earlier[5 * Vecs];
     } else {
       previous = vectors(c)[e];
     }
