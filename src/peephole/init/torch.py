@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from peephole.init.methods import Array, draw, find
-from peephole.theory import Cell, TheoryError, Variances
+from peephole.init.layouts import TORCH
+from peephole.init.methods import STEPS, Array, Distribution, find
+from peephole.init.weights import weights
+from peephole.theory import Cell, LevelError, TheoryError, Variances
+from peephole.theory.linear import LinearMap
 
-ROWS = ("i", "f", "c", "o")  # the order in which torch stacks the gates' rows
-PEEPHOLES = ("i", "f", "o")  # and the order of the peepholes
 Module = TypeVar("Module", bound=nn.Module)
+Generator = torch.Generator | int | None
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,20 @@ class StackedCell:
     weight_ih: Tensor
     weight_hh: Tensor
     weight_ph: Tensor | None = None
+    weight_hr: Tensor | None = None
     biases: tuple[Tensor, ...] = ()
+    layer: int = 0
     gate: str = "sigmoid"
     cell_input: str = "tanh"
     output: str = "tanh"  # torch's own; the paper's cell has the identity
 
-    @property
-    def cell(self) -> Cell:
+    def cell(self, input_variance: float = 1.0) -> Cell:
         """The cell as the theory sees it."""
-        (_, inputs), (_, units) = self.weight_ih.shape, self.weight_hh.shape
-        peepholes = self.weight_ph is not None
-        return Cell(inputs, units, peepholes, gate=self.gate, cell_input=self.cell_input, output=self.output)
+        (rows, inputs), peepholes = self.weight_ih.shape, self.weight_ph is not None
+        return Cell(
+            inputs, rows // 4, peepholes, gate=self.gate, cell_input=self.cell_input, output=self.output,
+            input_variance=input_variance,
+        )  # fmt: skip
 
 
 @runtime_checkable
@@ -46,78 +51,136 @@ class HasStackedCells(Protocol):
         """Each layer, forward before reverse."""
 
 
-def initialise_(module: Module, name: str, *, generator: torch.Generator | None = None) -> Module:
-    """Draw the module's weights by the method of that name, in place; biases become zero.
+def initialise_(
+    module: Module,
+    name: str,
+    *,
+    generator: Generator = None,
+    distribution: Distribution | None = None,
+    steps: int = STEPS,
+) -> Any:
+    """Draw weights and biases by the method of that name, in place; returns the LSTM that was given.
 
-    Each gate's matrix is drawn on its own, with its own fan-in: a later layer's inputs are the units
-    (of both directions) of the layer before. The same generator state gives the same numbers; without
-    a generator, torch's default one decides, and so `torch.manual_seed` does.
+    Any other module is searched for LSTMs: then a dictionary of those that were touched, by name, comes back.
+
+    Each gate's matrix is drawn on its own, with its own fan-in: a later layer's inputs are the units (of both
+    directions, or what they are projected to) of the layer before, with the variance at which the linearised map
+    settles there (level `linear`, fed back). Where there are two biases, the second becomes zero, for their sum counts.
+
+    The same generator state gives the same numbers; so does the same number in place of a generator, and that in
+    every framework. Without either, torch's default generator decides, and so `torch.manual_seed` does.
+    `distribution` and `steps` are those of `init.weights`.
     """
     method = find(name)
 
-    def variances(cell: Cell) -> Variances:
-        try:
-            return method.variances(cell)
-        except TheoryError as error:
-            raise TheoryError(f"{name} cannot initialise {module}: {error}") from error
+    def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
+        return weights(name, cell, seed, part=part, projected=projected, distribution=distribution, steps=steps)
 
-    return _fill_(module, variances, generator, method.orthogonal)
-
-
-def variances_(module: Module, v: Variances, *, generator: torch.Generator | None = None) -> Module:
-    """Draw the module's weights with the given variances, the same ones in every layer; biases become zero."""
-    return _fill_(module, lambda cell: v, generator, orthogonal=False)
+    try:
+        return _fill_(module, method.variances, drawn, generator)
+    except TheoryError as error:
+        raise type(error)(f"{name}: {error}") from error
 
 
-def _fill_(
-    module: Module,
-    variances: Callable[[Cell], Variances],
-    generator: torch.Generator | None,
-    orthogonal: bool,
-) -> Module:
-    parts = [(part, _checked(variances(part.cell), part.cell)) for part in _parts(module)]
-    # Under `with torch.device("meta")` too, a seed must be a number.
-    device = "cpu" if generator is None else generator.device
-    seed = torch.randint(2**62, (1,), generator=generator, device=device).item()
-    rng = np.random.default_rng(int(seed))
-    with torch.no_grad():
-        for part, v in parts:
-            gates = draw(part.cell, v, rng, orthogonal)
-            _copy_(part.weight_ih, [gates[f"W_{gate}"] for gate in ROWS])
-            _copy_(part.weight_hh, [gates[f"U_{gate}"] for gate in ROWS])
-            if part.weight_ph is not None:
-                _copy_(part.weight_ph, [gates[f"V_{gate}"] for gate in PEEPHOLES])
-            for bias in part.biases:
-                nn.init.zeros_(bias)
-    return module
+def variances_(
+    module: Module, v: Variances, *, generator: Generator = None, distribution: Distribution = "normal"
+) -> Any:
+    """Draw weights with the given variances, the same ones in every layer; biases become zero. Else as `initialise_`."""
+
+    def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
+        return weights("normalized", cell, seed, variances=v, part=part, projected=projected, distribution=distribution)
+
+    return _fill_(module, lambda cell: v, drawn, generator)
 
 
-def _checked(v: Variances, cell: Cell) -> Variances:
-    """The same, or an error before any weight is touched."""
-    v.check(cell)
-    return v
+def lstms(module: nn.Module) -> dict[str, nn.Module]:
+    """The LSTMs in a module, by name; the module itself, if it is one, under the empty name."""
+    found = {
+        name: part
+        for name, part in module.named_modules()
+        if isinstance(part, (nn.LSTM, nn.LSTMCell, HasStackedCells))
+    }
+    if not found:
+        raise TheoryError(
+            f"no LSTM in {type(module).__name__}: nn.LSTM, nn.LSTMCell and PeepholeLSTM are covered, alone or inside "
+            "any module"
+        )
+    return found
 
 
-def _parts(module: nn.Module) -> Iterator[StackedCell]:
+def stacked_cells(module: nn.Module) -> Iterator[StackedCell]:
+    """Each layer and direction of an LSTM, forward before reverse."""
     if isinstance(module, HasStackedCells):
         yield from module.stacked_cells()
     elif isinstance(module, nn.LSTMCell):
-        yield _torch_s_own(module, "")
+        yield _torch_s_own(module, "", 0)
     elif isinstance(module, nn.LSTM):
-        if module.proj_size:
-            raise TheoryError(f"proj_size = {module.proj_size}: projections are not covered yet")
         for layer in range(module.num_layers):
             for direction in ("", "_reverse") if module.bidirectional else ("",):
-                yield _torch_s_own(module, f"_l{layer}{direction}")
-    else:
-        raise TheoryError(f"{type(module).__name__} is not covered: nn.LSTM and nn.LSTMCell are, and PeepholeLSTM")
+                yield _torch_s_own(module, f"_l{layer}{direction}", layer)
 
 
-def _torch_s_own(module: nn.LSTM | nn.LSTMCell, suffix: str) -> StackedCell:
+def seed_of(generator: Generator) -> int:
+    """A number from a generator on any device, or from torch's default one; a number as it is."""
+    if isinstance(generator, int):
+        return generator
+    # Under `with torch.device("meta")` too, a seed must be a number.
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint(2**62, (1,), generator=generator, device=device).item())
+
+
+def _fill_(
+    module: nn.Module,
+    variances: Callable[[Cell], Variances],
+    drawn: Callable[[Cell, int, int, int], dict[str, Array]],
+    generator: Generator,
+) -> Any:
+    found = lstms(module)
+    parts = [pair for part in found.values() for pair in _with_cells(part, variances)]
+    seed = seed_of(generator)
+    with torch.no_grad():
+        for number, (part, cell) in enumerate(parts):
+            projected = 0 if part.weight_hr is None else len(part.weight_hr)
+            _copy_(part, drawn(cell, seed, number, projected))
+    return module if "" in found else found
+
+
+def _with_cells(module: nn.Module, variances: Callable[[Cell], Variances]) -> list[tuple[StackedCell, Cell]]:
+    """Each layer's cell, its Var(x) that of the layer before; errors come before any weight is touched."""
+    pairs: list[tuple[StackedCell, Cell]] = []
+    entering = carried = 1.0
+    for part in stacked_cells(module):
+        if pairs and part.layer != pairs[-1][0].layer:
+            entering = carried
+        cell = part.cell(entering)
+        v = variances(cell)
+        v.check(cell)
+        carried = settled(cell, v)
+        pairs.append((part, cell))
+    return pairs
+
+
+def settled(cell: Cell, v: Variances) -> float:
+    """The Var(h) that a layer hands to the next one: where the linearised map settles, fed back; else 1."""
+    try:
+        _, var_h = LinearMap(cell, v).settle()
+    except LevelError:
+        return 1.0
+    return var_h if np.isfinite(var_h) and var_h > 0 else 1.0
+
+
+def _torch_s_own(module: nn.LSTM | nn.LSTMCell, suffix: str, layer: int) -> StackedCell:
     w_ih, w_hh = (getattr(module, f"weight_{side}{suffix}") for side in ("ih", "hh"))
     biases = tuple(getattr(module, f"bias_{side}{suffix}") for side in ("ih", "hh")) if module.bias else ()
-    return StackedCell(w_ih, w_hh, biases=biases)
+    return StackedCell(w_ih, w_hh, weight_hr=getattr(module, f"weight_hr{suffix}", None), biases=biases, layer=layer)
 
 
-def _copy_(parameter: Tensor, blocks: list[Array]) -> None:
-    parameter.copy_(torch.from_numpy(np.concatenate(blocks)))
+def _copy_(part: StackedCell, drawn: dict[str, Array]) -> None:
+    targets = {"W": part.weight_ih, "U": part.weight_hh, "V": part.weight_ph, "b": next(iter(part.biases), None)}
+    for letter, parameter in targets.items():
+        if parameter is not None:
+            parameter.copy_(torch.from_numpy(TORCH.stack(drawn, letter)))
+    if part.weight_hr is not None:
+        part.weight_hr.copy_(torch.from_numpy(drawn["P"]))
+    for bias in part.biases[1:]:
+        bias.zero_()

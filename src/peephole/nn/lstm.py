@@ -79,10 +79,10 @@ class PeepholeLSTM(nn.Module):
 
     def stacked_cells(self) -> Iterator[StackedCell]:
         """Parameters and activations of each layer and direction, in order: what `init.initialise_` asks for."""
-        for _, suffix in self._suffixes():
+        for (layer, _), suffix in self._suffixes():
             w_ih, w_hh, w_ph, bias = self._weights(suffix)
             yield StackedCell(
-                w_ih, w_hh, w_ph, () if bias is None else (bias,), gate=self.gate_activation,
+                w_ih, w_hh, w_ph, biases=() if bias is None else (bias,), layer=layer, gate=self.gate_activation,
                 cell_input=self.cell_activation, output=self.output_activation,
             )  # fmt: skip
 

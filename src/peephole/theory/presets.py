@@ -1,11 +1,11 @@
-"""Variances that have a name: the paper's Table 1, its two baselines, and Table 1 corrected."""
+"""Variances that have a name: the paper's Table 1, its two baselines, Table 1 corrected, and what others do."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
-from peephole.theory.cell import PEEPHOLES, Cell, Variances, preactivation_variance
+from peephole.theory.cell import PEEPHOLES, Cell, Variances, preactivation_variance, variance_names
 from peephole.theory.conditions import printed_equation
 from peephole.theory.errors import TheoryError, nearest
 from peephole.theory.linear import LinearMap
@@ -23,8 +23,13 @@ PRESETS = (
     *(f"corrected-{k}" for k in CONFIGURATIONS),
     "normalized",
     "orthogonal",
+    "torch-default",
+    "keras-default",
+    "forget-one",
+    "chrono",
+    "identity",
 )
-"""The names that `preset` takes."""
+"""The names that `preset` takes; `init.METHODS` tells how each is drawn."""
 
 
 def preset(name: str, cell: Cell) -> Variances:
@@ -33,27 +38,40 @@ def preset(name: str, cell: Cell) -> Variances:
     `proposed-k` is Table 1. Without peepholes the equation changes to (3) (or (1), for gates without an
     offset), which Table 1 does not satisfy: there Var(w_c) and Var(u_c) are solved anew, in Table 1's ratio.
     `corrected-k` is `proposed-k` with w_c and u_c scaled so that the linearised map settles at Var(h) = 1.
+    Both take the inputs as they are: w is over N kappa Var(x), so that the conditions hold for them.
     `normalized` and `orthogonal` are the paper's baselines; they differ in how U is drawn, not in variance.
+    The rest is what frameworks and other papers do, biases aside (`init.METHODS`): `torch-default` has 1/(3M)
+    everywhere; the others Glorot's w = 2/(N + M), u = 1/M and no peepholes to start with.
     """
     if name not in PRESETS:
         raise TheoryError(f"unknown preset {name!r}{nearest(name, PRESETS)}")
     if name in ("normalized", "orthogonal"):
-        return _over_sizes(cell, (1, 1, 1), *[(1, 1)] * 4, peephole_scale=1 / cell.units)
+        return _alike(cell, 1 / cell.inputs, 1 / cell.units, 1 / cell.units)
+    if name == "torch-default":
+        return _alike(cell, *[1 / (3 * cell.units)] * 3)
+    if name in ("keras-default", "forget-one", "chrono", "identity"):
+        return _alike(cell, 2 / (cell.inputs + cell.units), 1 / cell.units, 0.0)
     family, k = name.rsplit("-", 1)
-    table = _over_sizes(cell, *TABLE_1[int(k)])
+    table = _table_1(cell, int(k))
     if family == "corrected":
         return _with_cell_input(cell, table, corrected_cell_input(cell, table), name)
     return table if cell.peepholes else _with_cell_input(cell, table, _printed_cell_input(cell, table), name)
 
 
-def _over_sizes(
-    cell: Cell, peepholes: tuple[float, ...], *gates: tuple[float, float], peephole_scale: float = 1.0
-) -> Variances:
+def _alike(cell: Cell, w: float, u: float, v: float) -> Variances:
+    """The same variances in every gate."""
+    sizes = {"w": w, "u": u, "v": v}
+    return Variances.build(cell, {name: sizes[name[0]] for name in variance_names(cell)})
+
+
+def _table_1(cell: Cell, configuration: int) -> Variances:
+    peepholes, *gates = TABLE_1[configuration]
+    entering = cell.inputs * cell.kappa * cell.input_variance
     values: dict[str, float | None] = {}
     for gate, (w, u) in zip(("f", "i", "o", "c"), gates, strict=True):
-        values[f"w_{gate}"], values[f"u_{gate}"] = w / cell.inputs, u / cell.units
+        values[f"w_{gate}"], values[f"u_{gate}"] = w / entering, u / cell.units
     for gate, v in zip(PEEPHOLES, peepholes, strict=True):
-        values[f"v_{gate}"] = v * peephole_scale if cell.peepholes else None
+        values[f"v_{gate}"] = v if cell.peepholes else None
     return Variances.build(cell, values)
 
 
