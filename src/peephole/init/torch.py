@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from peephole.init.weights import weights
 from peephole.theory import Cell, LevelError, TheoryError, Variances
 from peephole.theory.linear import LinearMap
 
-Module = TypeVar("Module", bound=nn.Module)
 Generator = torch.Generator | int | None
 
 
@@ -51,8 +50,24 @@ class HasStackedCells(Protocol):
         """Each layer, forward before reverse."""
 
 
+LSTM = TypeVar("LSTM", bound=nn.LSTM | nn.LSTMCell | HasStackedCells)
+
+
+@overload  # an LSTM is an nn.Module too: the first that fits counts
+def initialise_(  # type: ignore[overload-overlap]
+    module: LSTM, name: str, *, generator: Generator = ..., distribution: Distribution | None = ..., steps: int = ...
+) -> LSTM: ...
+@overload
 def initialise_(
-    module: Module,
+    module: nn.Module,
+    name: str,
+    *,
+    generator: Generator = ...,
+    distribution: Distribution | None = ...,
+    steps: int = ...,
+) -> dict[str, nn.Module]: ...
+def initialise_(
+    module: Any,
     name: str,
     *,
     generator: Generator = None,
@@ -76,29 +91,36 @@ def initialise_(
     def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
         return weights(name, cell, seed, part=part, projected=projected, distribution=distribution, steps=steps)
 
-    try:
-        return _fill_(module, method.variances, drawn, generator)
-    except TheoryError as error:
-        raise type(error)(f"{name}: {error}") from error
+    def variances(part: nn.Module, cell: Cell) -> Variances:
+        try:
+            return method.variances(cell)
+        except TheoryError as error:
+            raise TheoryError(f"{name} cannot initialise {part}: {error}") from error
+
+    return _fill_(module, variances, drawn, generator)
 
 
+@overload
+def variances_(  # type: ignore[overload-overlap]
+    module: LSTM, v: Variances, *, generator: Generator = ..., distribution: Distribution = ...
+) -> LSTM: ...
+@overload
 def variances_(
-    module: Module, v: Variances, *, generator: Generator = None, distribution: Distribution = "normal"
-) -> Any:
-    """Draw weights with the given variances, the same ones in every layer; biases become zero. Else as `initialise_`."""
+    module: nn.Module, v: Variances, *, generator: Generator = ..., distribution: Distribution = ...
+) -> dict[str, nn.Module]: ...
+def variances_(module: Any, v: Variances, *, generator: Generator = None, distribution: Distribution = "normal") -> Any:
+    """Draw weights with the given variances, the same in every layer; biases become zero. Else as `initialise_`."""
 
     def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
         return weights("normalized", cell, seed, variances=v, part=part, projected=projected, distribution=distribution)
 
-    return _fill_(module, lambda cell: v, drawn, generator)
+    return _fill_(module, lambda part, cell: v, drawn, generator)
 
 
 def lstms(module: nn.Module) -> dict[str, nn.Module]:
     """The LSTMs in a module, by name; the module itself, if it is one, under the empty name."""
-    found = {
-        name: part
-        for name, part in module.named_modules()
-        if isinstance(part, (nn.LSTM, nn.LSTMCell, HasStackedCells))
+    found: dict[str, nn.Module] = {
+        name: part for name, part in module.named_modules() if isinstance(part, (nn.LSTM, nn.LSTMCell, HasStackedCells))
     }
     if not found:
         raise TheoryError(
@@ -106,6 +128,11 @@ def lstms(module: nn.Module) -> dict[str, nn.Module]:
             "any module"
         )
     return found
+
+
+def is_lstm(module: nn.Module) -> bool:
+    """Whether the module itself is an LSTM that the functions here cover."""
+    return isinstance(module, (nn.LSTM, nn.LSTMCell, HasStackedCells))
 
 
 def stacked_cells(module: nn.Module) -> Iterator[StackedCell]:
@@ -131,7 +158,7 @@ def seed_of(generator: Generator) -> int:
 
 def _fill_(
     module: nn.Module,
-    variances: Callable[[Cell], Variances],
+    variances: Callable[[nn.Module, Cell], Variances],
     drawn: Callable[[Cell, int, int, int], dict[str, Array]],
     generator: Generator,
 ) -> Any:
@@ -145,7 +172,7 @@ def _fill_(
     return module if "" in found else found
 
 
-def _with_cells(module: nn.Module, variances: Callable[[Cell], Variances]) -> list[tuple[StackedCell, Cell]]:
+def _with_cells(module: nn.Module, variances: Callable[[nn.Module, Cell], Variances]) -> list[tuple[StackedCell, Cell]]:
     """Each layer's cell, its Var(x) that of the layer before; errors come before any weight is touched."""
     pairs: list[tuple[StackedCell, Cell]] = []
     entering = carried = 1.0
@@ -153,7 +180,7 @@ def _with_cells(module: nn.Module, variances: Callable[[Cell], Variances]) -> li
         if pairs and part.layer != pairs[-1][0].layer:
             entering = carried
         cell = part.cell(entering)
-        v = variances(cell)
+        v = variances(module, cell)
         v.check(cell)
         carried = settled(cell, v)
         pairs.append((part, cell))

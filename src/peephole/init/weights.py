@@ -75,7 +75,7 @@ def _matrix(
 ) -> Array:
     """One matrix; of an orthogonal one, or the identity, `variance` is the square of all its singular values."""
     if kind == "identity":
-        return math.sqrt(variance) * np.eye(*shape)
+        return np.asarray(math.sqrt(variance) * np.eye(shape[0], shape[1]))
     if kind == "orthogonal":
         return math.sqrt(variance) * _orthogonal(rng, shape)
     if distribution == "uniform":
