@@ -15,7 +15,7 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
-_AT_ONCE = 2**24  # elements of the features that become float64 at a time
+_AT_ONCE = 2**18  # elements of the features that become float64 at a time: what the cache holds
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Products:
         """Those of one batch, x (rows, F) and y (rows, K) in float64."""
         mean_x = x.mean(0) if intercept and len(x) else x.new_zeros(x.shape[1])
         mean_y = y.mean(0) if intercept and len(y) else y.new_zeros(y.shape[1])
-        x, y = x - mean_x, y - mean_y
+        if intercept:
+            x, y = x - mean_x, y - mean_y
         return cls(columns, len(x), mean_x, mean_y, x.T @ x, x.T @ y, y.square().sum(0))
 
     def of_columns(self, columns: NDArray[np.intp]) -> Products:
@@ -78,7 +79,8 @@ class Accumulator:
 
     def add(self, x: Tensor, y: Tensor, observed: Tensor) -> None:
         """One batch: x (rows, F), y (rows, K), and which of y is observed; what is not may be anything."""
-        step = max(_AT_ONCE // max(x.shape[1], 1), 1)
+        # Enough rows too that their products cost more than adding these up.
+        step = max(_AT_ONCE // max(x.shape[1], 1), 4 * x.shape[1], 1)
         for start in range(0, len(x), step):
             part = slice(start, start + step)
             self._add(x[part].to(torch.float64), y[part].to(torch.float64), observed[part])
@@ -121,11 +123,11 @@ class Spectrum:
 
     def __init__(self, products: Products, intercept: bool) -> None:
         numbers: dict[str, Any] = {
-            name: getattr(products, name).cpu().numpy() for name in ("xx", "xy", "yy", "mean_x", "mean_y")
+            name: getattr(products, name).cpu().numpy() for name in ("xy", "yy", "mean_x", "mean_y")
         }
         self.rows, self.columns = products.rows, products.columns
         self.mean_x, self.mean_y = numbers["mean_x"], numbers["mean_y"]
-        d, v = np.linalg.eigh(numbers["xx"])
+        d, v = (part.numpy() for part in torch.linalg.eigh(products.xx.cpu()))  # by torch's threads, as all the rest
         # What rounding leaves of duplicates is far below the largest eigenvalue; of constants, far below their squares.
         constants = self.rows * float(np.sum(self.mean_x**2)) * (16 * _EPS) ** 2
         kept = d > max(4 * len(d) * _EPS * float(d[-1]), constants, 0.0)

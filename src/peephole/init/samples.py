@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def rows(inputs: int, outputs: int, features: Any, targets: Any, observed: Any) 
         seen = observed.to(place, torch.bool).reshape(-1, each).expand_as(y)
     if classes:
         y, seen = _one_hot(y.long(), seen, outputs), seen.expand(-1, outputs)
-    return _used(x, y, seen & ~y.isnan())
+    return _used(x, y, seen if classes else seen & ~y.isnan())
 
 
 def _same_order(features: Any, targets: Any) -> None:
@@ -72,9 +73,10 @@ def _used(x: Tensor, y: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     used = seen.any(1)
     if not bool(used.all()):
         x, y, seen = x[used], y[used], seen[used]
-    y = torch.where(seen, y, 0)
+    y = y if bool(seen.all()) else torch.where(seen, y, 0)
     for name, part in (("features", x), ("targets", y)):
-        if not bool(part.isfinite().all()):
+        # A sum is finite where all its terms are, and is taken in a fraction of the time; only then one by one.
+        if not math.isfinite(part.sum().item()) and not bool(part.isfinite().all()):
             row, column = (~part.isfinite()).nonzero()[0].tolist()
             value, row = part[row, column].item(), int(used.nonzero()[row, 0])
             raise TheoryError(f"{name} hold {value}, first in row {row}, column {column}: nothing is fitted to that")
