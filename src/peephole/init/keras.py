@@ -13,8 +13,8 @@ try:
     import keras
 except ImportError as error:  # Keras itself, or the backend that it is set to
     raise ImportError(
-        f"Keras cannot be imported ({error}): pip install 'peephole[keras]' brings it with JAX, which it takes as its "
-        "backend where KERAS_BACKEND=jax is set"
+        f"Keras cannot be imported ({error}): pip install 'peephole[keras]' brings it, and JAX, which is its "
+        "backend when KERAS_BACKEND=jax is set"
     ) from error
 
 
