@@ -1,7 +1,24 @@
 """Series and cohorts with their gaps: found, checked and made ready for training."""
 
 from peephole.data import synthetic, ucr
-from peephole.data.errors import DataError
+from peephole.data.cohort import Drop, Grid, Report, Table, folds, read_table, split_subjects, to_grid
+from peephole.data.errors import DataError, DataWarning
 from peephole.data.prepare import mean_and_sd, split, standardise
 
-__all__ = ["DataError", "mean_and_sd", "split", "standardise", "synthetic", "ucr"]
+__all__ = [
+    "DataError",
+    "DataWarning",
+    "Drop",
+    "Grid",
+    "Report",
+    "Table",
+    "folds",
+    "mean_and_sd",
+    "read_table",
+    "split",
+    "split_subjects",
+    "standardise",
+    "synthetic",
+    "to_grid",
+    "ucr",
+]

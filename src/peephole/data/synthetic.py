@@ -60,12 +60,13 @@ class Truth:
     """What is behind a cohort, of all J subjects at all T planned visits, also those after drop-out.
 
     `X` (J, T, N) is without noise and gaps, `latent` (J, T) the disease time in years, `diagnosis` (J, T) what
-    follows from it, `onset` and `speed` (J,) the subjects' own.
+    follows from it, `times` (J, T) the months, `onset` and `speed` (J,) the subjects' own.
     """
 
     X: Array = field(repr=False)
     latent: Array = field(repr=False)
     diagnosis: NDArray[np.str_] = field(repr=False)
+    times: Array = field(repr=False)
     onset: Array = field(repr=False)
     speed: Array = field(repr=False)
 
@@ -139,8 +140,8 @@ def cohort(
     here = _attended(dropout, slope, leave)
     gone = _gaps(_chance(missing, slope, here), whole_visits, N, gap)
     X = np.where(gone | ~here[..., None], np.nan, noisy)
+    truth = Truth(true, latent, diagnosis, times, onset, speed)
     times = np.where(here, times, np.nan)
-    truth = Truth(true, latent, diagnosis, onset, speed)
     return Cohort(_table(kinds.names, X, times, diagnosis, age), truth, kinds.names, X, times)
 
 
