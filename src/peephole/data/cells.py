@@ -2,7 +2,6 @@
 
 import csv
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -72,10 +71,10 @@ def read_cells(path: str | Path, delimiter: str, choose: Callable[[list[str], st
 
 def _read(where: str, reader: Any, first: str, choose: Callable[[list[str], str], Sequence[str]]) -> Cells:
     header = next([name.strip() for name in row] for row in reader if any(map(str.strip, row)))
-    twice = [name for name, count in Counter(header).items() if count > 1 and name]
+    names = choose(header, first)
+    twice = [name for name in names if header.count(name) > 1]
     if twice:
         raise DataError(f"{where}:{reader.line_num}: column {twice[0]!r} stands there twice")
-    names = choose(header, first)
     places = [header.index(name) for name in names]
     columns: list[list[str]] = [[] for _ in names]
     lines = []
@@ -94,13 +93,21 @@ def _read(where: str, reader: Any, first: str, choose: Callable[[list[str], str]
 
 def no_column(where: str, name: str, header: list[str], first: str, delimiter: str) -> DataError:
     """The error for a file without a column: if another delimiter finds it, the error says so."""
-    for other, words in DELIMITERS.items():
-        found = [cell.strip() for cell in next(csv.reader([first], delimiter=other))]
-        if other != delimiter and name in found and len(found) > len(header):
-            used = DELIMITERS.get(delimiter, repr(delimiter))
-            return DataError(f"{where}: no column {name!r} if cut at {used}; the right delimiter seems to be {words}")
+    other = better_delimiter(name, header, first)
+    if other:
+        used = DELIMITERS.get(delimiter, repr(delimiter))
+        return DataError(f"{where}: no column {name!r} if cut at {used}; the right delimiter seems to be {other}")
     shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
     return DataError(f"{where}: no column {name!r}; its columns are {shown}")
+
+
+def better_delimiter(name: str, header: list[str], first: str) -> str | None:
+    """The delimiter, in words, that finds this column and more of them than the header has."""
+    for other, words in DELIMITERS.items():
+        found = [cell.strip() for cell in next(csv.reader([first], delimiter=other))]
+        if name in found and len(found) > len(header):
+            return words
+    return None
 
 
 def number(text: str) -> float | None:

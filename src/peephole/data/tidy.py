@@ -59,8 +59,11 @@ class Roles:
         return [*self.features, *(self.covariates or ())]
 
 
-def make_table(cells: Cells, roles: Roles, log: Log, ids: list[Any]) -> Table:
-    """The tidy table of cells, whose subjects are `ids`; what is to be told goes into the log."""
+def make_table(cells: Cells, roles: Roles, log: Log, ids: list[Any], rows: int | None = None) -> Table:
+    """The tidy table of cells, whose subjects are `ids`; what is to be told goes into the log.
+
+    `rows` is how many there were at first, if some have been dropped.
+    """
     nobody = next((row for row, who in enumerate(ids) if who is None or who == ""), None)
     if nobody is not None:
         raise cells.error(nobody, roles.id, "empty, expected the subject's name")
@@ -78,7 +81,7 @@ def make_table(cells: Cells, roles: Roles, log: Log, ids: list[Any]) -> Table:
     frame, lines = _timed(frame, cells, log)
     _remark(frame, cells, tuple(features), log)
     names = tuple(features), tuple(covariates)
-    return Table(frame, *names, known is not None, log.report(len(ids)), lines)
+    return Table(frame, *names, known is not None, log.report(rows or len(ids)), lines)
 
 
 def _months(cells: Cells, roles: Roles, log: Log, subject: NDArray[np.intp]) -> Array:
