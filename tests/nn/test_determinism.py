@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from peephole.nn import functional
+from peephole.nn import functional, kernel
 from tests.nn.cases import DTYPES, ISAS, Case, assert_same, bits, draw, run, threads
 
 PER_SEQUENCE = ("x", "h0", "c0")  # their last axis but one is the batch's
@@ -18,7 +18,7 @@ PER_SEQUENCE = ("x", "h0", "c0")  # their last axis but one is the batch's
 @pytest.fixture(autouse=True, params=ISAS)
 def _isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """One instruction set after the other."""
-    monkeypatch.setenv("PEEPHOLE_ISA", request.param)
+    monkeypatch.setattr(kernel, "_wish", request.param)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -68,17 +68,20 @@ def test_a_replica_alone(batch: int, own: bool, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", [(6, 1, 1), (5, 3, 7), (3, 17, 16), (3, 40, 33)])
 def test_a_sequence_anywhere(sizes: tuple[int, int, int], dtype: torch.dtype) -> None:
-    """A sequence's outputs have the same bits in any place of any batch, whatever stands beside it."""
+    """A sequence's outputs and gradients have the same bits in any place of any batch, whatever stands beside it."""
     steps, inputs, units = sizes
     leaves = draw(Case(steps, 140, inputs, units), dtype)
 
-    def answer(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        part = {name: leaf[..., chosen, :] if name in PER_SEQUENCE else leaf for name, leaf in leaves.items()}
-        weights = {name: leaf for name, leaf in part.items() if name.startswith(("weight", "bias"))}
-        y, (h, c) = functional.peephole_lstm(part["x"], **weights, state=(part["h0"], part["c0"]))
-        return y, h, c
+    def answer(chosen: Tensor) -> list[Tensor]:
+        weights = {name: leaf for name, leaf in leaves.items() if name not in PER_SEQUENCE}
+        x, h0, c0 = (leaves[name][..., chosen, :].requires_grad_() for name in PER_SEQUENCE)
+        y, (h, c) = functional.peephole_lstm(x, **weights, state=(h0, c0))
+        torch.autograd.backward([y, h, c], [y.detach(), h.detach(), c.detach()])
+        found = [y.detach(), h.detach(), c.detach(), x.grad, h0.grad, c0.grad]
+        return [tensor for tensor in found if tensor is not None]
 
     whole = answer(torch.arange(140))
+    assert len(whole) == 6
     generator = torch.Generator().manual_seed(3)
     for count in (1, 2, 5, 8, 16, 17, 31, 32, 33, 64, 65, 140):
         chosen = torch.randperm(140, generator=generator)[:count]

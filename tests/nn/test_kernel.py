@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("isa", ISAS)
 @pytest.fixture(autouse=True)
 def _poisoned(isa: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One instruction set, and fresh memory full of NaN."""
-    monkeypatch.setenv("PEEPHOLE_ISA", isa)
+    monkeypatch.setattr(kernel, "_wish", isa)
     kernel.poison(True)
     yield
     kernel.poison(False)

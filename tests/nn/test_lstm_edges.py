@@ -26,41 +26,6 @@ def gates(lstm: PeepholeLSTM, name: str) -> Tensor:
     return stacked.reshape(-1, lstm.hidden_size, *stacked.shape[1:])
 
 
-def test_there_and_back() -> None:
-    """`to_torch` undoes `from_torch`: equal outputs, the biases summed into the first, options and mode kept."""
-    own = nn.LSTM(I, H, 2, batch_first=True, dropout=0.25, bidirectional=True).eval()
-    back = PeepholeLSTM.from_torch(own).to_torch()
-    assert repr(back) == repr(own)
-    assert not back.training
-    first, second = (own.get_parameter(f"bias_{side}_l1") for side in ("ih", "hh"))
-    assert torch.equal(back.get_parameter("bias_ih_l1"), first + second)
-    assert torch.allclose(back(X)[0], own(X)[0], atol=1e-6)
-
-
-def test_conversion_spends_no_random_number() -> None:
-    """Converting leaves torch's default generator where it was."""
-    own = nn.LSTM(I, H)
-    before = torch.get_rng_state()
-    PeepholeLSTM.from_torch(own).to_torch()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_no_such_torch_lstm() -> None:
-    """Peepholes that are not zero, other activations, projections and other modules are refused by name."""
-    for lstm, message in (
-        (PeepholeLSTM(I, H), "weight_ph_l0 is not all zero"),
-        (PeepholeLSTM(I, H, peepholes=False, output_activation="identity"), "output_activation is 'identity'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            lstm.to_torch()
-    with pytest.raises(ValueError, match="proj_size = 2"):
-        PeepholeLSTM.from_torch(nn.LSTM(I, H, proj_size=2))
-    with pytest.raises(TypeError, match="proj_size"):
-        PeepholeLSTM(I, H, proj_size=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="got GRU"):
-        PeepholeLSTM.from_torch(nn.GRU(I, H))  # type: ignore[arg-type]
-
-
 def z_score(block: torch.Tensor, promised: float) -> float:
     """How many standard errors the mean square of normal numbers lies from the promised variance."""
     squares = float((block.detach().double() ** 2).mean())
@@ -197,7 +162,12 @@ def test_dropout_without_layers_warns_as_torch_does() -> None:
 
 def test_what_is_no_tensor_is_refused() -> None:
     """Lists in place of tensors, and a state that is not a pair, are a TypeError that names the type."""
-    for arguments, message in ((([1.0],), "list"), ((X, S), "got Tensor"), ((X, (S,)), "got tuple")):
+    for arguments, message in (
+        (([1.0],), "list"),
+        ((X, S), "got Tensor"),
+        ((X, (S,)), "got tuple of Tensor"),
+        ((X, (None, None)), "got tuple of NoneType, NoneType"),
+    ):
         with pytest.raises(TypeError, match=message):
             PeepholeLSTM(I, H)(*arguments)
 
@@ -237,3 +207,24 @@ def test_any_strides(backend: str) -> None:
     for x in (wide.permute(2, 1, 0)[:, ::2], wide.permute(2, 1, 0)[:, :1].expand(T, B, I)):
         assert not x.is_contiguous()
         assert torch.equal(run(x, state), run(x.contiguous(), state.contiguous()))
+
+
+def test_what_code_for_nn_lstm_may_ask() -> None:
+    """`flatten_parameters` and `all_weights` are there: the parameters by layer and direction, in their order."""
+    own, lstm = nn.LSTM(I, H, 2, bidirectional=True), PeepholeLSTM(I, H, 2, bidirectional=True)
+    lstm.flatten_parameters()
+    assert [len(group) for group in own.all_weights] == [len(group) for group in lstm.all_weights] == [4] * 4
+    flat = [parameter for group in lstm.all_weights for parameter in group]
+    assert all(a is b for a, b in zip(flat, lstm.parameters(), strict=True))
+    assert [len(group) for group in PeepholeLSTM(I, H, bias=False, peepholes=False).all_weights] == [2]
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_autocast_rounds_nothing(backend: str) -> None:
+    """Under autocast to half precision the layer computes as ever, and takes half-precision input as it comes."""
+    lstm = PeepholeLSTM(I, H, backend=backend)
+    wanted, _ = lstm(X.bfloat16().float())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, (h, c) = lstm(X.bfloat16())
+    assert (y.dtype, h.dtype, c.dtype) == (torch.float32,) * 3
+    assert torch.equal(y, wanted)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from peephole.nn import functional, kernel, operators
+from peephole.nn import functional, loss, operators
 from tests.nn.cases import DTYPES, Case, assert_close, distance, draw, run
 
 CASES = [Case(4, 5, 3, 2, 1), Case(3, 40, 2, 3, 2), Case(3, 5, 2, 3, 2, True, peepholes=False, bias=False)]
@@ -67,7 +64,7 @@ def test_opcheck_next_step_loss(differentiate: bool, weighted: bool, dtype: torc
         x = leaves["x"]
         weight = torch.full_like(x, 0.25) if weighted else None
         torch.library.opcheck(
-            operators.next_step_loss_operator, (x, x.roll(-1, 1), weight, *weights, [0, 1, 2], differentiate)
+            loss.next_step_loss_operator, (x, x.roll(-1, 1), weight, *weights, [0, 1, 2], differentiate)
         )
 
 
@@ -136,31 +133,3 @@ def test_one_output_alone(used: str) -> None:
 
     for got, wanted in zip(gradients("fused"), gradients("reference"), strict=True):
         assert distance(got, wanted) < 1e-12
-
-
-def test_an_unknown_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PEEPHOLE_ISA with another name is refused with the names that this machine has, each of which serves."""
-    monkeypatch.setenv("PEEPHOLE_ISA", "nonsense")
-    with pytest.raises(kernel.KernelError, match=r"PEEPHOLE_ISA=nonsense.*baseline"):
-        run(Case(2, 2, 2, 2), draw(Case(2, 2, 2, 2)))
-    for name in kernel.instruction_sets():
-        monkeypatch.setenv("PEEPHOLE_ISA", name)
-        assert kernel.instruction_set()[0] == name
-
-
-def test_a_missing_library() -> None:
-    """Where the kernels are missing "auto" takes the loop, and "fused" says why it cannot."""
-    program = """
-import torch
-from peephole.nn import functional, kernel, operators
-kernel._library = lambda: None
-x, w, u = torch.randn(3, 2, 1), torch.randn(8, 1), torch.randn(8, 2)
-assert not kernel.available() and not kernel.instruction_sets()
-functional.peephole_lstm(x, w, u)
-try:
-    functional.peephole_lstm(x, w, u, backend="fused")
-except kernel.KernelError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
-    assert "not built" in done.stdout

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from peephole import PeepholeLSTM
 from peephole.nn import functional
 from tests.nn.cases import Case, distance, draw
 
@@ -69,16 +70,62 @@ def test_other_derivatives(way: Callable[[str], Tensor]) -> None:
     assert distance(way("auto").detach(), way("reference").detach()) < 1e-12
 
 
-def test_the_losses_second_derivative() -> None:
-    """The fused loss says that it has no second derivative."""
-    leaves = draw(Case(4, 5, 3, 3, state=False))
-    w = leaves.pop("weight_ih").requires_grad_()
-    loss = functional.next_step_loss(weight_ih=w, **leaves)
-    with pytest.raises(RuntimeError, match="backend='reference'"):
-        torch.autograd.grad(loss, w, create_graph=True)
-    loss = functional.next_step_loss(weight_ih=w, **leaves, backend="reference")
-    (first,) = torch.autograd.grad(loss, w, create_graph=True)
-    assert torch.autograd.grad(first.square().sum(), w)[0].any()
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("way", [tangent, dual, per_sample])
+def test_other_derivatives_compiled(way: Callable[[str], Tensor]) -> None:
+    """In a graph too they are the loop's."""
+    torch._dynamo.reset()
+    compiled = torch.compile(way, backend="aot_eager")
+    assert distance(compiled("auto").detach(), way("reference").detach()) < 1e-12
+
+
+def test_the_tangent_of_a_gradient() -> None:
+    """A tangent on what comes from above is not lost on the way back."""
+    found = []
+    for backend in ("auto", "reference"):
+        function, w = function_of_weights(backend)
+        y = function(w.requires_grad_())
+        up = torch.ones_like(y)
+        with forward_ad.dual_level():
+            (grad,) = torch.autograd.grad(y, w, forward_ad.make_dual(up, 2 * up))  # type: ignore[no-untyped-call]
+            tangent_of_it = forward_ad.unpack_dual(grad).tangent  # type: ignore[no-untyped-call]
+        assert tangent_of_it is not None
+        found.append(tangent_of_it)
+    assert distance(*found) < 1e-12
+
+
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_many_gradients_at_once(vectorize: bool) -> None:
+    """A whole Jacobian, one gradient after the other or all in one, is that of the loop; so is the loss's."""
+    jacobian: Any = torch.autograd.functional.jacobian
+    function, w = function_of_weights("auto")
+    loop, _ = function_of_weights("reference")
+    got, wanted = (jacobian(f, w, vectorize=vectorize) for f in (function, loop))
+    assert distance(got, wanted) < 1e-12
+    x, u = draw(Case(4, 5, 3, 3))["x"], torch.stack([draw(Case(4, 5, 3, 3, seed=k))["weight_hh"] for k in range(2)])
+    got, wanted = (
+        jacobian(lambda u, b=backend: functional.next_step_loss(x, u, u, backend=b), u, vectorize=vectorize)
+        for backend in ("auto", "reference")
+    )
+    assert distance(got, wanted) < 1e-12
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_the_losses_second_derivative(observed: bool) -> None:
+    """So is the loss's second derivative the loop's, for many networks at once."""
+    leaves = draw(Case(4, 5, 3, 3, 2, state=False))
+    leaves["observed"] = torch.arange(60).view(4, 5, 3) % 3 > 0 if observed else None
+
+    def found(backend: str) -> list[Tensor]:
+        weights = {name: leaves[name].clone().requires_grad_() for name in leaves if name not in ("x", "observed")}
+        loss = functional.next_step_loss(**leaves | weights, backend=backend)
+        first = torch.autograd.grad(loss[0] + 2 * loss[1], list(weights.values()), create_graph=True)
+        penalty = torch.stack([grad.square().sum() for grad in first]).sum()
+        return [*first, *torch.autograd.grad(penalty, list(weights.values()))]
+
+    for got, wanted in zip(found("fused"), found("reference"), strict=True):
+        assert distance(got.detach(), wanted.detach()) < 1e-12
+        assert wanted.any()
 
 
 def test_exported() -> None:
@@ -89,6 +136,18 @@ def test_exported() -> None:
     exported = torch.export.export(module, (w,))
     assert "peephole.lstm" in str(exported.graph)
     assert distance(exported.module()(2 * w), function(2 * w)) < 1e-12
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_exported_for_any_batch(keep: bool) -> None:
+    """An exported layer takes any batch and any number of steps, though its blocks are of several widths."""
+    lstm = PeepholeLSTM(2, 3, dtype=torch.float64)
+    sizes = {0: torch.export.Dim("T", min=2, max=99), 1: torch.export.Dim("B", min=2, max=999)}
+    with torch.set_grad_enabled(keep):
+        exported = torch.export.export(lstm, (torch.ones(5, 20, 2, dtype=torch.float64),), dynamic_shapes=(sizes,))
+        for steps, batch in ((4, 5), (6, 70), (3, 300)):
+            x = torch.randn(steps, batch, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+            assert distance(exported.module()(x)[0].detach(), lstm(x)[0].detach()) < 1e-12
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")

@@ -53,7 +53,8 @@ def same_kind(x: Any, hx: Any, weight: Tensor) -> tuple[Tensor, State | None]:
     if not isinstance(x, Tensor):
         raise TypeError(f"input must be a Tensor or a PackedSequence, got {type(x).__name__}")
     if hx is not None and not (isinstance(hx, tuple | list) and [isinstance(s, Tensor) for s in hx] == [True, True]):
-        raise TypeError(f"hx must be a tuple of two tensors, h0 and c0, got {type(hx).__name__}")
+        of = f" of {', '.join(type(s).__name__ for s in hx) or 'nothing'}" if isinstance(hx, tuple | list) else ""
+        raise TypeError(f"hx must be a tuple of two tensors, h0 and c0, got {type(hx).__name__}{of}")
     kind = weight.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         x, hx = _widened(x, weight), None if hx is None else (_widened(hx[0], weight), _widened(hx[1], weight))

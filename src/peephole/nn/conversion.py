@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     Layer = TypeVar("Layer", bound=PeepholeLSTM)
 
 SIZES = ("input_size", "hidden_size", "num_layers")
-OPTIONS = ("bias", "batch_first", "dropout", "bidirectional")
+OPTIONS = ("bias", "batch_first", "bidirectional")  # dropout is set afterwards: it has warned once, where it is idle
 TORCH_S_OWN = {"gate_activation": "sigmoid", "cell_activation": "tanh", "output_activation": "tanh"}
 
 
@@ -37,11 +37,14 @@ def from_torch(cls: type[Layer], lstm: nn.LSTM, peepholes: bool) -> Layer:
         for name, parameter in made.named_parameters():
             kind, _, suffix = name.rpartition("_l")
             if kind == "bias":
-                parameter.copy_(getattr(lstm, f"bias_ih_l{suffix}") + getattr(lstm, f"bias_hh_l{suffix}"))
-            elif kind == "weight_ph":
-                parameter.zero_()
+                first, second = getattr(lstm, f"bias_ih_l{suffix}"), getattr(lstm, f"bias_hh_l{suffix}")
+                parameter.copy_(first + second).requires_grad_(first.requires_grad or second.requires_grad)
+            elif kind == "weight_ph":  # as trainable as the other weights that see the state
+                parameter.zero_().requires_grad_(getattr(lstm, f"weight_hh_l{suffix}").requires_grad)
             else:
-                parameter.copy_(getattr(lstm, name))
+                own = getattr(lstm, name)
+                parameter.copy_(own).requires_grad_(own.requires_grad)
+    made.dropout = lstm.dropout
     return made.train(lstm.training)
 
 
@@ -51,7 +54,7 @@ def to_torch(layer: PeepholeLSTM) -> nn.LSTM:
         if (own := getattr(layer, name)) != usual:
             raise ValueError(f"nn.LSTM has no such cell: {name} is {own!r}, there it is always {usual!r}")
     for name, parameter in layer.named_parameters():
-        if name.startswith("weight_ph") and parameter.detach().any():
+        if name.startswith("weight_ph") and not parameter.is_meta and parameter.detach().any():
             raise ValueError(f"nn.LSTM has no peepholes, and {name} is not all zero")
     like = layer.get_parameter("weight_ih_l0")
     sizes = [getattr(layer, name) for name in SIZES]
@@ -61,8 +64,9 @@ def to_torch(layer: PeepholeLSTM) -> nn.LSTM:
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             kind, _, suffix = name.rpartition("_l")
+            own = layer.get_parameter(f"bias_l{suffix}" if kind.startswith("bias") else name)
+            parameter.copy_(own).requires_grad_(own.requires_grad)
             if kind == "bias_hh":
                 parameter.zero_()
-            else:
-                parameter.copy_(layer.get_parameter(f"bias_l{suffix}" if kind == "bias_ih" else name))
+    made.dropout = layer.dropout
     return made.train(layer.training)

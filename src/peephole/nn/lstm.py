@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from peephole.init.torch import StackedCell, initialise_
-from peephole.nn import checks, conversion, functional, kernel, reference
+from peephole.nn import checks, conversion, functional, kernel
 
 State = tuple[Tensor, Tensor]
 _DEFAULTS = {
@@ -139,13 +139,6 @@ class PeepholeLSTM(nn.Module):
 
     def _direction(self, x: Tensor, suffix: str, state: State | None, lengths: Tensor | None) -> tuple[Tensor, State]:
         weights = self._weights(suffix)
-        if x.shape[1] == 0:  # as torch: empty outputs, and gradients that are zero
-            h, c = state or (x.new_zeros(0, self.hidden_size),) * 2
-            y, h, c = reference.peephole_lstm(
-                x, *weights, h, c, gate=self.gate_activation, cell_input=self.cell_activation,
-                output=self.output_activation,
-            )  # fmt: skip
-            return y, (h, c)
         return functional.peephole_lstm(
             x, *weights, state, gate_activation=self.gate_activation, cell_activation=self.cell_activation,
             output_activation=self.output_activation, lengths=lengths, backend=self.backend,
@@ -158,6 +151,15 @@ class PeepholeLSTM(nn.Module):
             getattr(self, f"weight_ph_{suffix}") if self.peepholes else None,
             getattr(self, f"bias_{suffix}") if self.bias else None,
         )
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, in the order of their names' kinds as listed above."""
+        kinds = ["weight_ih", "weight_hh", *["weight_ph"] * self.peepholes, *["bias"] * self.bias]
+        return [[getattr(self, f"{kind}_{suffix}") for kind in kinds] for _, suffix in self._suffixes()]
+
+    def flatten_parameters(self) -> None:
+        """Nothing: code that was written for `torch.nn.LSTM` may call it, and the kernels need it not."""
 
     @property
     def _directions(self) -> int:

@@ -59,3 +59,11 @@ def peephole_lstm(
             h, c = torch.where(runs, h_next, h), torch.where(runs, c_next, c)
             outputs.append(torch.where(runs, h_next, torch.zeros_like(h_next)))
     return torch.stack(outputs, -3), h, c
+
+
+def squared_error(y: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The squared error of all outputs of a network, averaged, or weighted where a weight is not zero."""
+    if weight is None:
+        return (y - target).square().mean((-3, -2, -1))
+    error = torch.where(weight != 0, y - target, 0.0)
+    return (weight * error.square()).sum((-3, -2, -1))
