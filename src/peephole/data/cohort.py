@@ -118,7 +118,7 @@ def to_grid(
             or `merge` them: for each feature the nearest observed value. Mean and merge take the diagnosis of the
             nearest row that has one.
         visits: the number of cells, if not as many as the longest subject needs.
-        least: subjects with fewer visits that observed something are dropped.
+        least: subjects with fewer visits that observed something are dropped; 0 keeps all.
 
     A subject's rows after its last observation or diagnosis are not used. What a user would otherwise miss is
     said as a `DataWarning`: subjects dropped, cells taken otherwise than they stand.
@@ -130,7 +130,9 @@ def to_grid(
         raise DataError(f"collision {collision!r}, origin {origin!r}: expected {get_args(Collision)}, first or zero")
     tolerance = step / 3 if tolerance is None else tolerance
     if not (0 < step < np.inf and 0 <= tolerance <= step / 2):
-        raise DataError(f"step {step:g}, tolerance {tolerance:g}: expected a step above 0, and at most half of it")
+        raise DataError(
+            f"step {step:g}, tolerance {tolerance:g}: expected a step above 0, and a tolerance of at most half of it"
+        )
     if least < 0 or (visits is not None and visits < 1):
         raise DataError(f"visits {visits}, least {least}: expected at least 1 and 0")
     log, before = Log(), None
@@ -144,7 +146,7 @@ def to_grid(
     if visits is not None:
         rows.drop(rows.cell >= visits, "after the grid's end")
     what = "without any observation" if least <= 1 else f"with fewer than {least} visits"
-    rows.drop(rows.visits_of_subject() < max(least, 1), f"of a subject {what}")
+    rows.drop(rows.visits_of_subject() < least, f"of a subject {what}")
     rows.drop(rows.trailing(), "after the subject's last observation")
     if not rows.left.any():
         raise DataError(f"table: no row is left for the grid; {Report(len(rows.left), tuple(rows.drops))}")

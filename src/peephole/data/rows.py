@@ -36,9 +36,9 @@ class Rows:
         if origin == "first":
             self.origin = np.full(len(self.subjects), np.inf)
             np.minimum.at(self.origin, self.subject, self.times)
-        since = (self.times - self.origin[self.subject]) / step
-        self.cell = np.floor(since + 0.5).astype(np.intp)
-        self.distance: Array = (since - self.cell) * step
+        since = self.times - self.origin[self.subject]
+        self.cell = np.floor(since / step + 0.5).astype(np.intp)
+        self.distance: Array = since - self.cell * step
         self.seen: Flags = ~np.isnan(self.values).all(axis=1)
         self.left: Flags = np.ones(len(frame), dtype=np.bool_)
         self.drops: list[Drop] = []
@@ -64,6 +64,7 @@ class Rows:
         last = np.full(len(self.subjects), -np.inf)
         tells = self.left & (self.seen | (self.labels != ""))
         np.maximum.at(last, self.subject[tells], self.times[tells])
+        last[np.isneginf(last)] = np.inf  # of a subject who is wanted all the same
         late: Flags = self.times > last[self.subject]
         return late
 

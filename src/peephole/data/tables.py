@@ -74,8 +74,8 @@ def frame_table(frame: "pd.DataFrame", roles: Roles, log: Log) -> Table:
     if not len(frame):
         raise DataError("table: no rows, expected at least one")
     wanted = {roles.time, roles.diagnosis, *roles.others(header)}
-    columns = {name: _column(frame[name]) for name in header if name in wanted}
-    ids = frame[roles.id]
+    columns = {name: _column(frame.iloc[:, place]) for place, name in enumerate(header) if name in wanted}
+    ids = frame.iloc[:, header.index(roles.id)]
     cells = Cells("table", range(len(frame)), columns, is_file=False)
     return make_table(cells, roles, log, [None if gone else who for who, gone in zip(ids, ids.isna(), strict=True)])
 
