@@ -105,6 +105,8 @@ def test_a_tape_of_another_problem() -> None:
         passes.backward(y, h, c, x, w_ih, w_hh, w_ph, h0, c0, None, tape[:0], LSTM, True)
 
 
+# torch itself, when it loads what forward mode needs, calls what it has deprecated.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 def test_no_tangent_is_lost() -> None:
     """The operator under forward mode refuses: a tangent that it dropped would be a wrong answer."""
     of = operands()
