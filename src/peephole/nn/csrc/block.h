@@ -26,16 +26,18 @@ struct Gradients {
   Real *peephole;  // [unit][i f o]
 };
 
-// A block's rows out of `count` sequences of `columns` numbers each, and back. A row is `lanes` long.
+// A block's rows out of `count` sequences of `columns` numbers each, and back. A row is `lanes` long; lanes beyond
+// the last sequence hold zeros or repeat it, so that what is finite for every sequence is finite there too.
 template <class Real, int Vecs>
 struct Rows {
   static constexpr int lanes = Vecs * Lanes<Real>::width;
 
-  static void gather(const Real *from, int64_t columns, int count, Real *rows, int64_t stride) {
-    if (count < lanes)
-      for (int64_t k = 0; k < columns; ++k) std::fill(rows + k * stride + count, rows + k * stride + lanes, Real(0));
+  static void gather(const Real *from, int64_t columns, int count, Real *rows, int64_t stride, bool repeat = false) {
     if (columns == 1) copy(from, count, rows);
     else transpose(from, count, columns, columns, rows, stride);
+    if (count < lanes)
+      for (Real *row = rows; row < rows + columns * stride; row += stride)
+        std::fill(row + count, row + lanes, repeat ? row[count - 1] : Real(0));
   }
 
   static void scatter(const Real *rows, int64_t columns, int count, Real *to) {
@@ -96,7 +98,7 @@ class Block {
     h = take(H);
     h_next = take(H);
     c = take(H);
-    for (int l = 0; l < lanes; ++l) length[l] = p.lengths && l < count ? Real(p.lengths[first + l]) : Real(p.steps);
+    for (int l = 0; l < lanes; ++l) length[l] = Real(p.lengths ? p.lengths[first + std::min(l, count - 1)] : p.steps);
   }
 
   // From h0 and c0 through all steps; the tape may be null.
@@ -182,7 +184,7 @@ class Block {
     const char *ahead = reinterpret_cast<const char *>(from + p.batch * columns);
     if (t + 1 < p.steps && columns <= 4)
       for (int64_t byte = 0; byte < count * columns * int64_t(sizeof(Real)); byte += 64) __builtin_prefetch(ahead + byte);
-    Rows<Real, Vecs>::gather(from, columns, count, rows, lanes);
+    Rows<Real, Vecs>::gather(from, columns, count, rows, lanes, tensor == p.x);
   }
   void store(const Real *rows, void *tensor, int64_t t, int64_t columns) const {
     Real *to = static_cast<Real *>(tensor) + ((replica * p.steps + t) * p.batch + first) * columns;
@@ -192,7 +194,7 @@ class Block {
   void load_state(const void *tensor, Real *rows, int64_t stride = lanes) const {
     if (tensor) {
       const Real *from = static_cast<const Real *>(tensor) + (replica * p.batch + first) * H;
-      Rows<Real, Vecs>::gather(from, H, count, rows, stride);
+      Rows<Real, Vecs>::gather(from, H, count, rows, stride, tensor == p.h0 || tensor == p.c0);
     } else {
       for (int64_t u = 0; u < H; ++u) std::fill(rows + u * stride, rows + u * stride + lanes, Real(0));
     }
