@@ -19,6 +19,7 @@ class Buffer {
   Real *reserve(int64_t count) {
     if (count > size) {
       const size_t bytes = (size_t(count) * sizeof(Real) + 63) / 64 * 64;
+      size = 0;  // should there be no memory
       memory.reset(static_cast<Real *>(std::aligned_alloc(64, bytes)));
       if (!memory) throw std::bad_alloc();
       size = count;
@@ -27,6 +28,12 @@ class Buffer {
     return memory.get();
   }
   Real *get() const { return memory.get(); }
+  // Gives back what a thread would else keep for as long as it lives.
+  void release_beyond(int64_t bytes) {
+    if (size * int64_t(sizeof(Real)) <= bytes) return;
+    size = 0;
+    memory.reset();
+  }
 
  private:
   struct Free {
@@ -67,8 +74,7 @@ class Network {
   void next_step_loss() {
     const bool differentiate = p.grad_w_hh != nullptr;
     run_groups([&](int64_t replica, int64_t block, const Gradients<Real> &sums, double &loss) {
-      static thread_local Buffer<Real> own_tape;
-      Real *const kept = own_tape.reserve(B::tape_size(H, p.steps));
+      Real *const kept = own_tape().reserve(B::tape_size(H, p.steps));
       B(p, weights(replica), replica, block * B::lanes, scratch()).forward(kept);
       B again(p, weights(replica), replica, block * B::lanes, scratch());
       loss += differentiate ? again.backward(kept, sums) : again.error(kept);
@@ -83,6 +89,11 @@ class Network {
 
   Real *tape(int64_t block) const {
     return p.tape ? static_cast<Real *>(p.tape) + block * B::tape_size(H, p.steps) : nullptr;
+  }
+
+  static Buffer<Real> &own_tape() {
+    static thread_local Buffer<Real> buffer;
+    return buffer;
   }
 
   Real *scratch() const {
@@ -132,6 +143,7 @@ class Network {
       const Gradients<Real> gradients{at, at + weights_size, at + weights_size + 4 * H};
       for (int64_t block = group * blocks / groups; block < (group + 1) * blocks / groups; ++block)
         work(replica, block, gradients, losses.get()[task]);
+      own_tape().release_beyond(int64_t(64) << 20);
     });
     parallel(p.replicas, p.threads, [&](int64_t replica) { reduce(replica, sums.get() + replica * groups * sums_size); });
     if (p.loss)
