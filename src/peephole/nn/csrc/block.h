@@ -126,6 +126,7 @@ class Block {
       load_into_slot(t, slot, stride);
       differentiate(t, tape, slot, stride);
       back_through_weights(slot, stride, t);
+      collect_loss(t);
       if (slot == 0 || t == 0) {
         sum_products<Real>(d_gates + slot * lanes, H, inputs + slot * lanes, I + H, stride, (chunk - slot) * Vecs, sums.weights);
         slot = chunk;
@@ -134,7 +135,7 @@ class Block {
     add_elementwise(sums);
     store_state(d_h, p.grad_h0);
     store_state(d_c, p.grad_c0);
-    return double(sum<Real>(squares));
+    return loss;
   }
 
   // The next-step loss alone.
@@ -142,15 +143,16 @@ class Block {
     goal = take(H);
     weight = take(H);
     squares = V{};
-    for (int64_t t = 0; t < p.steps; ++t) {
+    for (int64_t t = p.steps - 1; t >= 0; --t) {
       load_upstream(t);
       const V *now = vectors(tape + t * taped * H * lanes);
       for (int64_t e = 0; e < H * Vecs; ++e) {
         const V *row = now + e / Vecs * taped * Vecs + e % Vecs;
         from_above(e, row[3 * Vecs] * row[5 * Vecs]);
       }
+      collect_loss(t);
     }
-    return double(sum<Real>(squares));
+    return loss;
   }
 
  private:
@@ -165,6 +167,7 @@ class Block {
   Real *d_gates{}, *inputs{};  // a chunk's slots
   V *elementwise{};
   V squares{};
+  double loss = 0;
   Real length[lanes];
 
   Real *take(int64_t rows) {
@@ -382,6 +385,13 @@ class Block {
       return weighted + weighted;
     }
     return p.grad_y ? vectors(upstream)[e] : V{};
+  }
+
+  // A few hundred squares in a float, and then into a double: over many steps the float would lose digits.
+  void collect_loss(int64_t t) {
+    if (!p.target || t % std::max<int64_t>(1, 256 / (H * Vecs))) return;
+    loss += double(sum<Real>(squares));
+    squares = V{};
   }
 
   // Zero in the lanes beyond the last sequence.
