@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -93,7 +94,12 @@ void run_tasks(int64_t count, int threads, Task task, const void *context) {
     openmp(work, &team, unsigned(threads), 0);
   } else {
     std::vector<std::thread> others;
-    for (int k = 1; k < threads; ++k) others.emplace_back(work, &team);
+    try {
+      others.reserve(size_t(threads));
+      while (int(others.size()) + 1 < threads) others.emplace_back(work, &team);
+    } catch (const std::system_error &) {  // those that there are do the work
+    } catch (const std::bad_alloc &) {
+    }
     team.work();
     for (auto &other : others) other.join();
   }
