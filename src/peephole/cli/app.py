@@ -13,9 +13,13 @@ from typer.exceptions import TyperException
 from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
+from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
+from peephole.data import DataError
+from peephole.experiments.errors import ExperimentError
 from peephole.theory import TheoryError
 
+OURS = (TheoryError, DataError, ExperimentError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -24,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(solve)
 app.command()(check)
+app.command()(reproduce)
 app.command()(bench)
 
 
@@ -50,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a terminal without ± still gets its numbers
     try:
         status = app(args=given, prog_name="peephole", standalone_mode=False)
-    except (TheoryError, TyperException, OSError, ImportError, MemoryError) as error:
+    except (*OURS, TyperException, OSError, ImportError, MemoryError) as error:
         message = _one_line(error)
         if message:  # none where the help was shown for want of a command
             typer.echo(f"peephole: {message}", err=True)

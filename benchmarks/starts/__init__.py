@@ -1,0 +1,1 @@
+"""What a start buys: see `python -m benchmarks.starts --help`."""

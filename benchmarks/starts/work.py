@@ -1,0 +1,162 @@
+"""The tasks, the networks and their training: one run is a method, a head's start and a seed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from peephole import PeepholeLSTM, init
+from peephole.data import standardise, ucr
+
+UNITS, BATCH, RATE, MARKS = 64, 64, 1e-3, (0, 1, 5, 20)
+SETS = {"next": ("ElectricDevices", "FordA", "Crop"), "label": ("ItalyPowerDemand", "GunPoint", "ArrowHead")}
+ORDERS, TESTED = (1, 2, 10), 1000
+
+
+@dataclass(frozen=True)
+class Task:
+    """Inputs (B, T, 1) and what is asked for: the next step (B, T - 1, 1), or a class (B)."""
+
+    x: Tensor
+    goal: Tensor
+    test_x: Tensor
+    test_goal: Tensor
+    classes: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers the head gives."""
+        return self.classes or 1
+
+
+def loss(body: nn.Module, head: nn.Module, x: Tensor, goal: Tensor, label: bool, *, report: bool) -> Tensor:
+    """Squared error of the next step; cross entropy of the label, or the share that is wrong."""
+    y = body(x)[0]
+    if not label:
+        return nn.functional.mse_loss(head(y), goal)
+    scores = head(y[:, -1])
+    return (scores.argmax(-1) != goal).float().mean() if report else nn.functional.cross_entropy(scores, goal)
+
+
+def task(kind: str, name: str, series: int) -> Task:
+    """A set as a task, standardised by its training part, which is a random choice of so many series."""
+    data = ucr.load(name)
+    chosen, tested = (
+        np.random.default_rng(0).permutation(len(part))[:count]
+        for part, count in ((data.train, series), (data.test, TESTED))
+    )
+    train, test = standardise(data.train[chosen], data.test[tested])
+    x, test_x = (torch.tensor(part, dtype=torch.float32)[..., None] for part in (train, test))
+    if kind == "next":
+        return Task(x[:, :-1], x[:, 1:], test_x[:, :-1], test_x[:, 1:])
+    names, labels = np.unique(
+        np.concatenate([data.train_labels[chosen], data.test_labels[tested]]), return_inverse=True
+    )
+    both = torch.as_tensor(labels)
+    return Task(x, both[: len(x)], test_x, both[len(x) :], len(names))
+
+
+def networks(
+    work: Task, method: str, readout: bool, seed: int, penalty: float | None = None
+) -> tuple[nn.Module, nn.Linear]:
+    """Body and head as they start; the penalty is that of the fitted head, for each row of its regression."""
+    torch.manual_seed(seed)
+    head = nn.Linear(UNITS, work.outputs)
+    # Without peepholes this is nn.LSTM, on faster kernels.
+    body = PeepholeLSTM(1, UNITS, peepholes=False, batch_first=True)
+    init.initialise_(body, method, generator=seed, steps=work.x.shape[1])
+    if readout:
+        rows = work.goal.numel()
+        init.fit_body_and_readout_(
+            body, head, work.x, work.goal, last=bool(work.classes), penalty=None if penalty is None else penalty * rows
+        )
+    return body, head
+
+
+def batches(work: Task, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches without end, shuffled anew each epoch."""
+    rng = torch.Generator().manual_seed(seed)
+    while True:
+        for part in torch.randperm(len(work.x), generator=rng).split(BATCH):
+            yield work.x[part], work.goal[part]
+
+
+def train(work: Task, body: nn.Module, head: nn.Module, seed: int, rates: Iterator[float]) -> Iterator[None]:
+    """Adam, one step each time it is asked; gradients clipped at norm 1."""
+    weights = [*body.parameters(), *head.parameters()]
+    adam = torch.optim.Adam(weights)
+    for (x, goal), rate in zip(batches(work, seed), rates, strict=False):
+        adam.param_groups[0]["lr"] = rate
+        adam.zero_grad()
+        loss(body, head, x, goal, bool(work.classes), report=False).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        adam.step()
+        yield
+
+
+@torch.no_grad()
+def tested(work: Task, body: nn.Module, head: nn.Module, series: int | None = None) -> float:
+    """What is reported of the test set, or of its first so many series."""
+    return float(loss(body, head, work.test_x[:series], work.test_goal[:series], bool(work.classes), report=True))
+
+
+def run(work: Task, method: str, readout: bool, seed: int) -> list[float]:
+    """The test error at each of the MARKS."""
+    torch.set_num_threads(1)
+    body, head = networks(work, method, readout, seed)
+    steps = -(-len(work.x) // BATCH)
+    errors, trained = [tested(work, body, head)], train(work, body, head, seed, itertools.repeat(RATE))
+    for before, after in itertools.pairwise(MARKS):
+        for _ in range((after - before) * steps):
+            next(trained)
+        errors.append(tested(work, body, head))
+    return errors
+
+
+def peers(work: Task) -> dict[str, float]:
+    """Persistence and AR(p) by least squares on the same training part; the most frequent class."""
+    if work.classes:
+        return {"most frequent class": float((work.test_goal != work.goal.mode().values).float().mean())}
+    errors = {"persistence": float((work.test_x - work.test_goal).square().mean())}
+
+    def lags(x: Tensor, order: int) -> np.ndarray[Any, Any]:
+        padded = nn.functional.pad(x[..., 0], (order - 1, 0)).unfold(1, order, 1)
+        return np.column_stack([padded.reshape(-1, order).double().numpy(), np.ones(x[..., 0].numel())])
+
+    for order in ORDERS:
+        weights = np.linalg.lstsq(lags(work.x, order), work.goal.double().numpy().ravel(), rcond=None)[0]
+        errors[f"AR({order})"] = float(
+            np.mean((lags(work.test_x, order) @ weights - work.test_goal.double().numpy().ravel()) ** 2)
+        )
+    return errors
+
+
+# The rate of each step, and the penalty of the fitted head for each row of its regression.
+REMEDIES: dict[str, tuple[Callable[[int], float], float | None]] = {
+    "rate 0.01": (lambda k: 0.01, None),
+    "rate 0.001": (lambda k: 0.001, None),
+    "rate 0.001, warm-up over 100 steps": (lambda k: 0.001 * min(1.0, (k + 1) / 100), None),
+    "rate 0.0001": (lambda k: 0.0001, None),
+    "rate 0.001, penalty 0.0001 a row": (lambda k: 0.001, 1e-4),
+}
+
+
+def first_steps(work: Task, seed: int, steps: int = 100) -> dict[str, list[float]]:
+    """The test error (of 200 series) at every other of Adam's first steps from a fitted head, by remedy."""
+    torch.set_num_threads(1)
+    curves = {}
+    for name, (rate, penalty) in REMEDIES.items():
+        body, head = networks(work, "forget-one", True, seed, penalty)
+        trained = train(work, body, head, seed, map(rate, itertools.count()))
+        curves[name] = [tested(work, body, head, 200)]
+        for _ in range(steps // 2):
+            next(trained)
+            next(trained)
+            curves[name].append(tested(work, body, head, 200))
+    return curves

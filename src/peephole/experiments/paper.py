@@ -1,0 +1,115 @@
+"""The paper's comparison as data: its sets, its methods, its Table 2; and its jobs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peephole.data import standardise, ucr
+from peephole.experiments.jobs import Job
+from peephole.experiments.training import Material
+
+BASELINES = ("normalized", "orthogonal")
+PROPOSED = tuple(f"proposed-{k}" for k in range(1, 5))
+UNIVARIATE = ("ElectricDevices", "FordA", "Crop")
+ADNI, SYNTHETIC = "ADNI", "synthetic cohort"
+EPOCHS, SEEDS = 1000, 20
+
+# Table 2: "The generalization error (MSE) in predicting the feature values for the utilized test sets".
+_ERRORS = {
+    "proposed-1": (0.935, 0.038, 0.086, 0.465),
+    "proposed-2": (0.942, 0.037, 0.088, 0.468),
+    "proposed-3": (0.946, 0.037, 0.086, 0.453),
+    "proposed-4": (0.895, 0.038, 0.082, 0.449),
+    "normalized": (1.012, 0.523, 0.109, 0.473),
+    "orthogonal": (0.998, 0.526, 0.110, 0.471),
+}
+TABLE_2 = {method: dict(zip((*UNIVARIATE, ADNI), errors, strict=True)) for method, errors in _ERRORS.items()}
+
+
+def jobs(materials: Iterable[Material], methods: Iterable[str], seeds: int, epochs: int, **descent: Any) -> list[Job]:
+    """A job for each data set, method and seed."""
+    methods = list(methods)
+    return [
+        Job(material.name, material.sha256, method, seed, epochs, **descent)
+        for material in materials
+        for method in methods
+        for seed in range(seeds)
+    ]
+
+
+def series(name: str, data_dir: Path | None = None) -> Material:
+    """A UCR set, standardised by its training series: one feature, one mean, one sd."""
+    found = ucr.load(name, data_dir=data_dir)
+    train, test = standardise(found.train, found.test)
+    return _material(name, train[..., None], test[..., None], found.sha256, found.source)
+
+
+def cohort(adni: Path | None = None) -> Material:
+    """The fourth column: the user's ADNI file, or a made-up cohort that says so in its name."""
+    raise NotImplementedError
+
+
+def _material(name: str, train: NDArray[np.float64], test: NDArray[np.float64], sha256: str, source: str) -> Material:
+    return Material(name, train.astype(np.float32), test.astype(np.float32), sha256, source)
+
+
+def peers(material: Material) -> dict[str, float]:
+    """Test error of persistence, AR(1) and AR(2) by least squares on the training set."""
+    errors = {"persistence": _mse(material.test[:, 1:], _carried_forward(material.test)[:, :-1])}
+    for order in (1, 2):
+        errors[f"AR({order})"] = _autoregression(material, order)
+    return errors
+
+
+def _autoregression(material: Material, order: int) -> float:
+    """Each feature from all features' last `order` steps, missing ones and those before the first at the mean, 0."""
+
+    def lagged(series: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        filled = np.nan_to_num(series.astype(np.float64))
+        padded = np.pad(filled, ((0, 0), (order - 1, 0), (0, 0)))
+        steps = series.shape[1] - 1
+        lags = [padded[:, order - 1 - k : order - 1 - k + steps] for k in range(order)]
+        stacked = np.concatenate([*lags, np.ones((*filled[:, 1:].shape[:2], 1))], axis=-1)
+        return stacked.reshape(-1, stacked.shape[-1]), series[:, 1:].reshape(-1, series.shape[-1]).astype(np.float64)
+
+    (x, y), (test_x, test_y) = lagged(material.train), lagged(material.test)
+    forecast = np.empty_like(test_y)
+    for feature in range(y.shape[1]):
+        seen = ~np.isnan(y[:, feature])
+        forecast[:, feature] = test_x @ np.linalg.lstsq(x[seen], y[seen, feature], rcond=None)[0]
+    return _mse(test_y, forecast)
+
+
+def _carried_forward(series: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The last observed value at each step; before the first, NaN."""
+    seen = ~np.isnan(series)
+    last = np.maximum.accumulate(np.where(seen, np.arange(series.shape[1])[:, None], 0), axis=1)
+    return np.take_along_axis(series, last, axis=1)
+
+
+def _mse(truth: NDArray[Any], forecast: NDArray[Any]) -> float:
+    """Over what was observed; an unobserved last value is forecast by the mean, 0."""
+    error = truth.astype(np.float64) - np.nan_to_num(forecast.astype(np.float64))
+    return float(np.nanmean(error**2))
+
+
+def provenance(command: str, materials: Iterable[Material], executor: str) -> dict[str, Any]:
+    """What a reader needs to do it again."""
+    versions = {name: version(name) for name in ("peephole", "torch", "numpy", "scipy")}
+    return {
+        "command": command,
+        "executor": executor,
+        "date": date.today().isoformat(),
+        "versions": {"python": platform.python_version(), **versions},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "data": {material.name: {"source": material.source, "sha256": material.sha256} for material in materials},
+    }

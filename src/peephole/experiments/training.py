@@ -1,0 +1,104 @@
+"""What a worker does: train the methods of one data set and seed together, and tell what came out."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from peephole import __version__
+from peephole.data import split
+from peephole.experiments.jobs import Job
+from peephole.init import weights
+from peephole.init.layouts import TORCH
+from peephole.nn import kernel
+from peephole.theory import Cell
+from peephole.train import WEIGHTS, Course, Sequences, descend
+
+Record = dict[str, Any]
+LETTERS = dict(zip(WEIGHTS, "WUVb", strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """A data set as the experiment needs it: standardised series (n, T, N), NaN where nothing was observed."""
+
+    name: str
+    train: NDArray[np.float32] = field(repr=False)
+    test: NDArray[np.float32] = field(repr=False)
+    sha256: str
+    source: str
+
+    def cell(self) -> Cell:
+        """The paper's cell for it: M = N, peepholes, sigma_h the identity; gaps by the share observed at a visit."""
+        size, seen = self.train.shape[-1], ~np.isnan(self.train)
+        visits = seen[seen.any(-1)].mean(-1)
+        return Cell(size, size, observed=1.0 if visits.min() == 1 else tuple(visits.tolist()))
+
+
+def train_group(
+    material: Material, jobs: Sequence[Job], threads: int | None = None, progress: Callable[[int], None] | None = None
+) -> list[Record]:
+    """Train jobs of one group, and return their records; on so many threads, or on as many as there are."""
+    started = time.perf_counter()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        course = _course(material, jobs, progress)
+    finally:
+        torch.set_num_threads(before)
+    seconds = (time.perf_counter() - started) / len(jobs)
+    return [_record(job, column, course, seconds) for column, job in enumerate(jobs)]
+
+
+def _course(material: Material, jobs: Sequence[Job], progress: Callable[[int], None] | None) -> Course:
+    first, cell = jobs[0], material.cell()
+    drawn = [weights(job.method, cell, job.seed) for job in jobs]
+    stacked = {
+        name: torch.from_numpy(np.stack([TORCH.stack(one, letter) for one in drawn]).astype(np.float32))
+        for name, letter in LETTERS.items()
+    }
+    trained, validation = split(len(material.train), share=first.share, seed=first.seed)
+    watch = {"validation": sequences(material.train[validation]), "test": sequences(material.test)}
+    return descend(stacked, sequences(material.train[trained]), first.how, watch=watch, progress=progress)
+
+
+def sequences(series: NDArray[np.float32]) -> Sequences:
+    """Series (n, T, N) as (T, n, N), with a mask if anything is missing."""
+    x = torch.from_numpy(np.ascontiguousarray(series.transpose(1, 0, 2)))
+    seen = ~x.isnan()
+    return Sequences(x) if bool(seen.all()) else Sequences(x, seen)
+
+
+def _record(job: Job, column: int, course: Course, seconds: float) -> Record:
+    """JSON knows no infinity: a loss that is lost is null."""
+
+    def numbers(losses: NDArray[np.float64]) -> list[float | None]:
+        return [float(loss) if np.isfinite(loss) else None for loss in losses[:, column]]
+
+    curves = {
+        "train": numbers(course.train),
+        **{name: numbers(course.watched[name]) for name in ("validation", "test")},
+    }
+    return {
+        "job": asdict(job),
+        "key": job.key,
+        **curves,
+        "marks": course.marks,
+        "final": {name: curve[-1] for name, curve in curves.items()},
+        "diverged": int(course.diverged[column]),
+        "provenance": {
+            "versions": {"peephole": __version__, "torch": torch.__version__, "numpy": np.__version__},
+            "kernels": kernel.instruction_set()[0] if kernel.available() else "none: the plain loop",
+            "machine": platform.machine(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "seconds": round(seconds, 3),
+        },
+    }

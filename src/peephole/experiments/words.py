@@ -1,0 +1,249 @@
+"""The findings in plain English: a sentence for each data set, and a summary. Nothing softened either way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peephole.experiments.claims import BASELINES, LEVEL, PROPOSED, VERDICTS, Claim
+
+if TYPE_CHECKING:
+    from peephole.experiments.findings import DataSet, Nearest
+
+
+def name(method: str) -> str:
+    """As the paper prints it."""
+    return method.replace("-", " ").capitalize()
+
+
+def number(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:#.3g}".rstrip(".") if np.isfinite(value) else "infinite"
+
+
+def factor(ratio: float) -> str:
+    """Two decimals while it is near 1."""
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def listed(items: Iterable[str]) -> str:
+    """One, two and three."""
+    *head, last = list(items)
+    return f"{', '.join(head)} and {last}" if head else last
+
+
+def span(values: Iterable[float]) -> str:
+    """From the least to the largest, or the one number that both are."""
+    low, high = min(ends := [number(v) for v in sorted(values)], key=float), ends[-1]
+    return low if low == high else f"{low} to {high}"
+
+
+def sentence(d: DataSet, needed: int) -> str:
+    """What one data set comes to: the paper's claims, and how far apart the methods are."""
+    parts = [_claim(claim) for claim in d.claims]
+    if not d.in_paper:
+        parts = ["made-up data, compared with nothing in the paper" if d.made_up else "not in the paper"]
+    fewest = min((c.seeds for claim in d.claims for c in claim.comparisons), default=needed)
+    few = f"{fewest} seeds are too few to show any of it" if fewest < needed else ""
+    return f"{d.name[0].upper()}{d.name[1:]}: " + "; ".join(part for part in (*parts, few, _medians(d)) if part) + "."
+
+
+def notes(d: DataSet) -> list[str]:
+    """What else is to know of it, a sentence each."""
+    return [note for part in (_numbers, _bounds, _spread, _lost, _peers) if (note := part(d))]
+
+
+def _claim(claim: Claim) -> str:
+    what = claim.text[0].lower() + claim.text[1:]
+    total = len(claim.comparisons)
+    if claim.verdict == "holds":
+        return f"{what}, as the paper says ({total} of {total} comparisons hold)"
+    if claim.verdict == "contradicted":
+        against = [c for c in claim.comparisons if c.verdict == "contradicted"]
+        return f"that {what} is contradicted ({listed(f'{name(c.worse)} beats {name(c.better)}' for c in against)})"
+    return f"that {what} is not shown ({claim.count('holds')} of {total} comparisons hold)"
+
+
+def _medians(d: DataSet) -> str:
+    """The proposed beside the baselines, and which is lowest."""
+    rows = {row.method: row.median for row in d.rows}
+    ours, others = ([rows[m] for m in group if m in rows] for group in (PROPOSED, BASELINES))
+    if not (ours and others and np.isfinite([*ours, *others]).all()):
+        return ""
+    lowest = name(min(rows, key=lambda m: rows[m]))
+    return (
+        f"the median test MSE is {span(ours)} for the proposed configurations and {span(others)} for the baselines, "
+        f"lowest for {lowest}"
+    )
+
+
+def _numbers(d: DataSet) -> str:
+    """Where the paper's numbers lie among ours, and the one that is farthest off."""
+    compared = [(row, row.paper) for row in d.rows if row.paper is not None]
+    if not compared:
+        return ""
+    near, away = (sum(row.place == place for row, _ in compared) for place in ("quartiles", "outside"))
+    row, paper = max(compared, key=lambda both: abs(np.log(both[0].median / both[1])))
+    return (
+        f"Of the paper's {len(compared)} numbers {near} lie between our quartiles, {away} outside the range of our "
+        f"seeds; the farthest from our median is {name(row.method)}'s: {number(paper)} against {number(row.median)}."
+    )
+
+
+def _bounds(d: DataSet) -> str:
+    """What differences between the proposed and the baselines the intervals leave possible."""
+    limits = [(c.low, c.high) for c in d.comparisons if c.worse in BASELINES]
+    if not limits or not np.isfinite(limits).all():
+        return ""
+    low, high = min(low for low, _ in limits), max(high for _, high in limits)
+    return (
+        "By the 95% intervals the test MSE of a proposed configuration lies between "
+        f"{factor(np.exp(low))} and {factor(np.exp(high))} times a baseline's."
+    )
+
+
+def _weight(d: DataSet) -> tuple[str, float, float, float]:
+    """Whether the draw matters more than the method, "" if too little is known, and the factors that say so.
+
+    They are the upper quartile over the lower, the worst seed over the best, both typical of a method, and the
+    highest of the methods' medians over the lowest.
+    """
+    rows = [row for row in d.rows if np.isfinite(row.upper) and row.lower > 0]
+    if len(rows) < 2 or min(row.seeds for row in rows) < 4:
+        return "", 1.0, 1.0, 1.0
+    draw = float(np.median([row.upper / row.lower for row in rows]))
+    worst = float(np.sort([row.worst / row.best for row in rows])[len(rows) // 2])
+    method = max(row.median for row in rows) / min(row.median for row in rows)
+    odds = np.log(draw) / max(np.log(method), 1e-12)
+    return "more than" if odds > 1.25 else "less than" if odds < 0.8 else "as much as", draw, worst, method
+
+
+def _spread(d: DataSet) -> str:
+    """What the draw does beside what the method does."""
+    verb, draw, worst, method = _weight(d)
+    if not verb:
+        return ""
+    ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
+    return (
+        f"The draw matters {verb} the method: the upper quartile of a method's seeds is typically {factor(draw)} times "
+        f"the lower one, its worst seed {ends} its best; the highest of the methods' medians is {factor(method)} "
+        "times the lowest."
+    )
+
+
+def _lost(d: DataSet) -> str:
+    """Stuck and diverged runs, and of which methods."""
+    parts = []
+    for what, verb in (("stuck", "end stuck"), ("diverged", "diverge")):
+        counts = {name(row.method): getattr(row, what) for row in d.rows if getattr(row, what)}
+        each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
+        parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
+    return f"Of {sum(row.seeds for row in d.rows)} runs {parts[0]}, {parts[1]}."
+
+
+def _peers(d: DataSet) -> str:
+    """The linear peers that beat methods."""
+    by_count: dict[int, list[str]] = {}
+    for peer, error in d.peers.items():
+        by_count.setdefault(sum(row.median > error for row in d.rows), []).append(f"{peer} ({number(error)})")
+    parts = [
+        f"{listed(peers)} beat{'s' if len(peers) == 1 else ''} the median of {_all(count, len(d.rows))}"
+        for count, peers in by_count.items()
+        if count
+    ]
+    return f"Without any network, {listed(parts)}." if parts else ""
+
+
+def _all(some: int, total: int) -> str:
+    return f"all {total} methods" if some == total else f"{some} of the {total} methods"
+
+
+def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, needed: int, family: int) -> list[str]:
+    """What reproduces, what does not, what stays open; the numbers, the epochs, the lost runs."""
+    claims = [claim for d in datasets if d.in_paper for claim in d.claims]
+    lines = [
+        _group("Reproduced", "holds", claims),
+        _group("Contradicted", "contradicted", claims),
+        _group("Not shown either way", "not shown", claims),
+    ]
+    if claims:
+        verdicts = [c.verdict for d in datasets if d.in_paper for c in d.comparisons]
+        hold, against, open_ = (verdicts.count(verdict) for verdict in VERDICTS)
+        lines.append(
+            f"The claims amount to {family} comparisons: {hold} hold, {against} are contradicted and {open_} are not "
+            f"shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected for their number)."
+        )
+    if claims and seeds < needed:
+        lines.append(
+            f"With {seeds} seeds nothing can be shown, either way: {family} comparisons need at least {needed} seeds, "
+            f"for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
+        )
+    if nearest is not None and np.isfinite(nearest.distance):
+        lines.append(
+            f"The number of epochs, which the paper does not state, comes nearest to its Table 2 at {nearest.epochs}: "
+            f"our medians are then off by a factor of {np.exp(nearest.distance):.2f} on average"
+            + (
+                f", at the end, after {nearest.last}, by {np.exp(nearest.at_end):.2f}."
+                if nearest.last != nearest.epochs
+                else "."
+            )
+        )
+    lines += [_farthest(datasets), _draws(datasets), _unaided(datasets), _fates(datasets)]
+    made_up = [d.name for d in datasets if d.made_up]
+    if made_up:
+        lines.append(f"The {listed(made_up)} is made-up data in the place of ADNI: it says nothing about the paper.")
+    return [line for line in lines if line]
+
+
+def _farthest(datasets: Sequence[DataSet]) -> str:
+    """The number of the paper's that ours miss by most."""
+    found = [(row, row.paper, d.name) for d in datasets for row in d.rows if row.paper is not None]
+    if not found:
+        return ""
+    row, paper, where = max(found, key=lambda one: abs(np.log(one[0].median / one[1])))
+    return (
+        f"The number farthest from the paper's is that of {name(row.method)} on {where}: {number(paper)} in the paper, "
+        f"a median of {number(row.median)} here (quartiles {number(row.lower)} to {number(row.upper)})."
+    )
+
+
+def _draws(datasets: Sequence[DataSet]) -> str:
+    """Where the draw matters more than the method."""
+    verbs = {d.name: _weight(d)[0] for d in datasets if _weight(d)[0]}
+    parts = [
+        f"{verb} the method on {listed(where)}"
+        for verb in ("more than", "as much as", "less than")
+        if (where := [n for n, v in verbs.items() if v == verb])
+    ]
+    return f"The draw of weights and split matters {listed(parts)}." if parts else ""
+
+
+def _unaided(datasets: Sequence[DataSet]) -> str:
+    """Where a forecast without a network beats every method's median."""
+    parts = []
+    for d in datasets:
+        better = [peer for peer, error in d.peers.items() if all(row.median > error for row in d.rows)]
+        if better:
+            parts.append(f"{listed(better)} on {d.name}")
+    return f"Without any network, every method's median is beaten by {'; by '.join(parts)}." if parts else ""
+
+
+def _fates(datasets: Sequence[DataSet]) -> str:
+    rows = [row for d in datasets for row in d.rows]
+    stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
+    return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge."
+
+
+def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:
+    """The claims with this verdict, with where."""
+    where: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.verdict == verdict:
+            where.setdefault(claim.text[0].lower() + claim.text[1:], []).append(claim.dataset)
+    if not claims:
+        return ""
+    if not where:
+        return f"{title}: none of the paper's claims, on any data set."
+    return f"{title}: " + "; ".join(f"that {text} (on {listed(names)})" for text, names in where.items()) + "."

@@ -1,0 +1,225 @@
+"""The report as a page, as Markdown and as files: findings in, text out. What it says is decided elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
+
+TEMPLATES = Path(__file__).with_name("templates")
+FIGURES = {"losses": "losses.svg", "scores": "scores.svg", "runs": "runs.svg"}
+MISSING = "–"
+
+
+class Results(Protocol):
+    """What the page needs of findings; what the templates read of a data set stands in them."""
+
+    @property
+    def datasets(self) -> Sequence[Any]:
+        """One a data set, with name, rows, peers, comparisons, claims, sentence, notes."""
+
+    @property
+    def summary(self) -> Sequence[str]:
+        """The outcome in plain words."""
+
+    @property
+    def family(self) -> int:
+        """How many comparisons were corrected together."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """Command, versions, data hashes, date."""
+
+    @property
+    def losses(self) -> Mapping[str, Mapping[str, NDArray[np.float64]]]:
+        """Training loss (seeds, epochs + 1) by data set and method."""
+
+    @property
+    def scores(self) -> Mapping[str, Mapping[str, NDArray[np.float64]]]:
+        """Final test error (seeds) by data set and method."""
+
+    @property
+    def columns(self) -> Mapping[str, list[Any]]:
+        """The records, column by column."""
+
+
+def write(results: Results, out: Path) -> Path:
+    """Write `report.html`, `table.md`, `records.parquet` and the figures to the folder; returns the page's path.
+
+    Each file appears whole or not at all, and the same results give the same bytes.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    svgs = {name: svg(figure) for name, figure in draw(results).items()}
+    for name, text in svgs.items():
+        _replace(out / FIGURES[name], text.encode())
+    _replace(out / "records.parquet", parquet(results.columns))
+    _replace(out / "table.md", _render("table.md.j2", results).encode())
+    page = out / "report.html"
+    _replace(page, html(results, svgs).encode())
+    return page
+
+
+def markdown(results: Results) -> str:
+    """What reproduces and what does not, as a page of the documentation."""
+    return _render("reproduction.md.j2", results)
+
+
+def html(results: Results, svgs: Mapping[str, str]) -> str:
+    """The page: one file that needs nothing from outside."""
+    inlined = {name: inline(text, name) for name, text in svgs.items()}
+    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return _render("report.html.j2", results, svgs=inlined, files=FIGURES, style=style)
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """The figures of the report by name."""
+    from peephole.report import curves
+
+    paper = {d.name: {row.method: row.paper for row in d.rows if row.paper is not None} for d in results.datasets}
+    peers = {d.name: d.peers for d in results.datasets}
+    return {
+        "losses": curves.draw_losses(results.losses),
+        "scores": curves.draw_scores(results.scores, paper, peers),
+        "runs": curves.draw_runs(results.losses, {d.name: d.stuck_above for d in results.datasets}),
+    }
+
+
+def svg(figure: Figure) -> str:
+    """The picture as SVG; the same figure gives the same text."""
+    from matplotlib import rc_context
+
+    from peephole.report.plots import STYLE
+
+    text = StringIO()
+    with rc_context(STYLE):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def inline(text: str, name: str) -> str:
+    """An SVG as part of a page: ids of its own, no size but its box, ink in the page's colour, dark or light."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = text.replace("fill: #ffffff", "fill: none").replace("#222222", "currentColor")
+    return re.sub(r"\s*\n\s*", "\n", text)
+
+
+def parquet(columns: Mapping[str, list[Any]]) -> bytes:
+    """The records as Parquet, a row a record, curves as lists."""
+    try:
+        import pyarrow
+        from pyarrow.parquet import write_table
+    except ImportError as error:
+        raise ImportError("records.parquet needs pyarrow: pip install 'peephole[report]'") from error
+    sink = BytesIO()
+    write_table(pyarrow.table(dict(columns)), sink)
+    return sink.getvalue()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Whole or not at all: written beside, then renamed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _render(template: str, results: Results, **more: Any) -> str:
+    environment = _environment()
+    methods = list(dict.fromkeys(row.method for d in results.datasets for row in d.rows))
+    peers = list(dict.fromkeys(peer for d in results.datasets for peer in d.peers))
+    each = sorted({row.seeds for d in results.datasets for row in d.rows})
+    seeds = f"{each[0]} seeds" if len(each) == 1 else f"{each[0]} to {each[-1]} seeds" if each else "no seeds"
+    text = environment.get_template(template).render(r=results, methods=methods, peers=peers, seeds=seeds, **more)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+    except ImportError as error:
+        raise ImportError("the report needs Jinja2: pip install 'peephole[report]'") from error
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",)),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({f.__name__: f for f in (mse, printed, change, factor, signed, chance, count)})
+    environment.filters.update(method=title, colour=colour)
+    return environment
+
+
+def title(method: str) -> str:
+    """A method's name as the paper prints it."""
+    return method.replace("-", " ").capitalize()
+
+
+def colour(method: str, methods: Sequence[str]) -> str:
+    """The method's colour in the figures."""
+    from peephole.report.curves import look
+
+    return look(method, methods)[0]
+
+
+def mse(value: float | None) -> str:
+    """An error with three significant digits."""
+    if value is None:
+        return MISSING
+    if not np.isfinite(value):
+        return "∞"
+    return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def printed(value: float | None) -> str:
+    """A number of the paper's, with its three decimals."""
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def factor(distance: float) -> str:
+    """A mean absolute log ratio as a factor."""
+    return f"{np.exp(distance):.2f}" if np.isfinite(distance) else "∞"
+
+
+def signed(value: float) -> str:
+    """Two decimals with a sign."""
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
+
+
+def change(log_ratio: float) -> str:
+    """A log ratio as per cent of change, as a factor where it is large."""
+    if np.isnan(log_ratio):
+        return MISSING
+    if np.isinf(log_ratio):
+        return "∞" if log_ratio > 0 else "−100%"
+    ratio = float(np.exp(log_ratio))
+    if ratio >= 3:
+        return f"×{ratio:.3g}"
+    per_cent = f"{100 * (ratio - 1):+.1f}%"
+    return "0.0%" if per_cent in ("+0.0%", "-0.0%") else per_cent.replace("-", "−")
+
+
+def chance(p: float) -> str:
+    """A p with what digits matter."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def count(some: int, total: int) -> str:
+    """So many of all, and nothing said where there are none."""
+    return f"{some} of {total}" if some else "0"
