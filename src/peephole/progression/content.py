@@ -10,6 +10,7 @@ import torch
 
 from peephole.data import Report
 from peephole.progression import settings
+from peephole.progression.baselines import LAGS, Ridge
 from peephole.progression.diagnosis import Diagnosis
 from peephole.progression.errors import ProgressionError
 from peephole.progression.intervals import LEVELS, Intervals
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from peephole.progression.model import ProgressionModel
 
 Model = TypeVar("Model", bound="ProgressionModel")
-KNOWN = 5  # what goes in for each feature beside its value
+KNOWN = 3  # what goes in for each feature beside its value
 
 
 def pack(model: ProgressionModel) -> tuple[dict[str, Any], Arrays]:
@@ -36,6 +37,7 @@ def pack(model: ProgressionModel) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {f"network.{name}": w.numpy() for name, w in model.networks_.weights.items()}
     arrays |= {"mean": model.mean_, "sd": model.sd_}
     arrays |= {"intervals.offsets": model.intervals_.offsets, "intervals.counts": model.intervals_.counts}
+    arrays |= {"ridge.weight": model.ridge_.weight, "ridge.bias": model.ridge_.bias}
     if diagnosis is not None:
         arrays |= {"diagnosis.weight": diagnosis.weight, "diagnosis.bias": diagnosis.bias}
     return content, arrays
@@ -63,6 +65,7 @@ def unpack(kind: type[Model], folder: Path, content: dict[str, Any], arrays: Arr
     }
     model.networks_ = Paper(weights, recipe.fill, 1) if paper else Residual(weights, recipe.fill, K)
     model.intervals_ = Intervals(arrays["intervals.offsets"], arrays["intervals.counts"])
+    model.ridge_ = Ridge(arrays["ridge.weight"], arrays["ridge.bias"])
     model.diagnosis_ = None
     if classes is not None:
         model.diagnosis_ = Diagnosis(tuple(classes), arrays["diagnosis.weight"], arrays["diagnosis.bias"])
@@ -78,13 +81,16 @@ def _shapes(R: int, H: int, N: int, K: int, C: int, paper: bool) -> dict[str, tu
     """Each array's shape in a model of R networks, H units, N features, K horizons and C diagnoses."""
     inputs, H = (N, N) if paper else (N + KNOWN * N + 1, H)
     shapes: dict[str, tuple[int, ...]] = dict(
-        zip((f"network.{name}" for name in LSTM), ((R, 4 * H, inputs), (R, 4 * H, H), (R, 3 * H), (R, 4 * H)), strict=True)
+        zip(
+            (f"network.{name}" for name in LSTM),
+            ((R, 4 * H, inputs), (R, 4 * H, H), (R, 3 * H), (R, 4 * H)),
+            strict=True,
+        )
     )
     if not paper:
-        shapes |= dict(
-            zip((f"network.{name}" for name in HEAD), ((R, K * N, H + inputs), (R, K * N)), strict=True)
-        )
+        shapes |= dict(zip((f"network.{name}" for name in HEAD), ((R, K * N, H + inputs), (R, K * N)), strict=True))
     shapes |= {"mean": (N,), "sd": (N,), "intervals.offsets": (len(LEVELS), 2, K, N), "intervals.counts": (K, N)}
+    shapes |= {"ridge.weight": (K, N, LAGS * N), "ridge.bias": (K, N)}
     return shapes | ({"diagnosis.weight": (C, N), "diagnosis.bias": (C,)} if C else {})
 
 

@@ -1,11 +1,11 @@
-"""Between tables and arrays: which features can be used, from where a forecast starts, and the frame that it becomes."""
+"""Between tables and arrays: which features are used, where a forecast starts, and the frame that it becomes."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,18 @@ def origins(X: Array, *, every: bool) -> tuple[Places, Places]:
         text = f"{lost} of {len(seen)} subjects left out: none of the model's features was observed"
         warnings.warn(text, DataWarning, stacklevel=4)
     return who, seen.shape[1] - 1 - np.argmax(seen[who, ::-1], axis=1)
+
+
+def later_diagnoses(grid: Grid, horizons: int) -> NDArray[np.str_] | None:
+    """The diagnoses (J, T, K) at the visits that follow those from which a forecast is asked for, else empty."""
+    if grid.diagnosis is None:
+        return None
+    J, T = grid.diagnosis.shape
+    later = np.full((J, T, horizons), "", dtype=grid.diagnosis.dtype)
+    for k in range(1, min(horizons, T - 1) + 1):
+        later[:, :-k, k - 1] = grid.diagnosis[:, k:]
+    later[~observed_something(grid.X)] = ""
+    return later
 
 
 def between(path: Array, cells: Array) -> Array:

@@ -19,10 +19,10 @@ def carried(X: Array) -> tuple[Array, Array]:
     return np.where(last < 0, np.nan, values), np.where(last < 0, np.nan, steps - last)
 
 
-def mean_so_far(X: Array) -> tuple[Array, Array]:
-    """The mean of what was observed of each feature, 0 before the first value, and how many values that were."""
-    count = np.cumsum(~np.isnan(X), axis=1).astype(np.float64)
-    return np.cumsum(np.nan_to_num(X, nan=0.0), axis=1) / np.maximum(count, 1.0), count
+def mean_so_far(X: Array) -> Array:
+    """The mean of what was observed of each feature, 0 before the first value."""
+    count = np.cumsum(~np.isnan(X), axis=1)
+    return np.asarray(np.cumsum(np.nan_to_num(X, nan=0.0), axis=1) / np.maximum(count, 1))
 
 
 def line_so_far(X: Array) -> tuple[Array, Array]:
@@ -53,8 +53,7 @@ def ahead(X: Array, horizons: int) -> Array:
 
 def origins(X: Array) -> Mask:
     """From which visits (J, T) a forecast is asked for: those at which something was observed."""
-    here: Mask = ~np.isnan(X).all(axis=-1)
-    return here
+    return np.asarray(~np.isnan(X).all(axis=-1), dtype=np.bool_)
 
 
 def asked(X: Array, horizons: int) -> Array:

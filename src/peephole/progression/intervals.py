@@ -17,8 +17,10 @@ LEVELS = (0.5, 0.9)
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """How far the ends of the intervals lie from the forecast: `offsets` (levels, 2, K, N), and how many errors
-    (K, N) tell so; NaN where none do."""
+    """How far the ends of the intervals lie from the forecast: `offsets` (levels, 2, K, N).
+
+    `counts` (K, N) says how many errors tell so; offsets are NaN where none do.
+    """
 
     offsets: Array
     counts: Array

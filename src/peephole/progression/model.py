@@ -11,9 +11,10 @@ import numpy as np
 
 from peephole.data import Grid, Table, folds, mean_and_sd, to_grid
 from peephole.progression import content, frames, settings
+from peephole.progression.baselines import Ridge
 from peephole.progression.diagnosis import Diagnosis
 from peephole.progression.errors import ProgressionError
-from peephole.progression.history import Array, Mask, asked, carried, origins
+from peephole.progression.history import Array, Mask, asked, carried
 from peephole.progression.intervals import Intervals
 from peephole.progression.networks import Networks
 from peephole.progression.storage import read, write
@@ -58,7 +59,7 @@ class ProgressionModel:
             after which a network stops.
 
     After `fit`: `features_`, `mean_` and `sd_` of each, `horizons_`, `networks_`, `intervals_`, `diagnosis_` (None
-    where the table has no two diagnoses), and the grid's `report_`.
+    where the table has no two diagnoses), `ridge_` (the baseline), and the grid's `report_`.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class ProgressionModel:
         horizons: int = 5,
         seeds: int = 10,
         seed: int = 0,
-        units: int = 32,
+        units: int = 16,
         method: str = "proposed-4",
         fill: str | None = None,
         loss_weight: str = "visit",
-        epochs: int = 300,
+        epochs: int = 200,
         rate: float | None = None,
         decay: float | None = None,
-        patience: int = 30,
+        patience: int = 20,
     ) -> None:
         self.architecture = architecture
         self.step = step
@@ -107,7 +108,9 @@ class ProgressionModel:
         return self
 
     def __repr__(self) -> str:
-        changed = (f"{name}={getattr(self, name)!r}" for name, usual in _arguments().items() if getattr(self, name) != usual)
+        changed = (
+            f"{name}={getattr(self, name)!r}" for name, usual in _arguments().items() if getattr(self, name) != usual
+        )
         return f"ProgressionModel({', '.join(changed)})"
 
     def fit(self, table: Table | pd.DataFrame | Grid, y: None = None, *, progress: Progress | None = None) -> Self:
@@ -131,6 +134,7 @@ class ProgressionModel:
         unseen = _unseen(self.networks_, X, held_out, self.horizons_)
         self.intervals_ = Intervals.from_errors(asked(X, self.horizons_) - unseen)
         self.diagnosis_ = _diagnosis(grid, unseen)
+        self.ridge_ = Ridge.fit(X, self.horizons_)
         return self
 
     def forecast(
@@ -192,6 +196,11 @@ class ProgressionModel:
         """Read what `save` wrote. A damaged or changed folder is refused by name; nothing in it is executed."""
         return content.unpack(cls, Path(folder), *read(folder))
 
+    def grid(self, table: Table | pd.DataFrame | Grid) -> Grid:
+        """The table on the model's grid, with the features that the model forecasts."""
+        self._check_fitted()
+        return self._grid(table, self.features_)
+
     def _grid(self, table: Table | pd.DataFrame | Grid, features: Sequence[str] | None = None) -> Grid:
         if not isinstance(table, Grid):
             return to_grid(table, features=features, step=self.step, tolerance=self.tolerance)
@@ -203,7 +212,8 @@ class ProgressionModel:
         if step not in (None, "next") or (step is not None and horizons is not None):
             raise ProgressionError(f"step {step!r}: expected 'next', in place of horizons")
         if horizons is None:
-            return self.step * np.arange(1, 2 if step == "next" else self.horizons_ + 1)
+            count = 1 if step == "next" else self.horizons_
+            return np.asarray(self.step * np.arange(1.0, count + 1), dtype=np.float64)
         months = np.array(list(horizons), dtype=np.float64)
         if not months.size or not (np.isfinite(months) & (months > 0)).all():
             raise ProgressionError(f"horizons {months.tolist()}: expected months, finite and above 0")
@@ -226,10 +236,11 @@ def _held_out(grid: Grid, how: Recipe) -> Mask:
 
 def _trainable(X: Array, wanted: int) -> int:
     """How many horizons have enough targets of each feature."""
-    counts = (~np.isnan(asked(X, wanted))).sum(axis=(0, 1)).min(axis=1)
-    if not (~np.isnan(asked(X, 1))).any():
+    counts = np.count_nonzero(~np.isnan(asked(X, wanted)), axis=(0, 1))
+    if not counts[0].any():
         raise ProgressionError("no subject was observed at a visit and at the next: there is nothing to learn from")
-    return max(1, int(np.argmin(np.append(counts, 0) >= LEAST)))
+    enough = [bool((row >= LEAST).all()) for row in counts]
+    return max(1, [*enough, False].index(False))
 
 
 def _unseen(networks: Networks, X: Array, held_out: Mask, horizons: int) -> Array:
@@ -243,16 +254,10 @@ def _unseen(networks: Networks, X: Array, held_out: Mask, horizons: int) -> Arra
 
 def _diagnosis(grid: Grid, forecasts: Array) -> Diagnosis | None:
     """Fitted on forecasts of all horizons and the diagnoses made then."""
-    if grid.diagnosis is None:
-        return None
-    K = forecasts.shape[2]
-    later = np.full(forecasts.shape[:3], "", dtype=grid.diagnosis.dtype)
-    for k in range(1, min(K, later.shape[1] - 1) + 1):
-        later[:, :-k, k - 1] = grid.diagnosis[:, k:]
-    later[~origins(grid.X)] = ""
-    return Diagnosis.fit(forecasts.reshape(-1, forecasts.shape[-1]), later.ravel())
+    later = frames.later_diagnoses(grid, forecasts.shape[2])
+    return None if later is None else Diagnosis.fit(forecasts.reshape(-1, forecasts.shape[-1]), later.ravel())
 
 
 def _arguments() -> dict[str, Any]:
     """The parameters and their defaults."""
-    return {p.name: p.default for p in inspect.signature(ProgressionModel).parameters.values()}
+    return {name: one.default for name, one in inspect.signature(ProgressionModel).parameters.items()}

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from peephole.nn import functional, missing
-from peephole.progression.history import Array, carried, line_so_far, mean_so_far
+from peephole.progression.history import Array, carried, mean_so_far
 
 OLD = 5.0  # visits: older values are all alike
 LSTM = ("weight_ih", "weight_hh", "weight_ph", "bias")
+State = tuple[Tensor, Tensor]
 HEAD = ("head_weight", "head_bias")
 
 
@@ -105,11 +106,8 @@ class Paper(Networks):
             outputs.append(h)
         return torch.stack(outputs, 1).unsqueeze(-2)
 
-    def _h(
-        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        weights = [self.weights[name] for name in LSTM]
-        return functional.peephole_lstm(x, *weights, state=state, output_activation="identity")
+    def _h(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        return lstm(self.weights, x, state, "identity")
 
 
 class Residual(Networks):
@@ -124,8 +122,8 @@ class Residual(Networks):
 class Inputs:
     """What goes in at each visit: the filled `visit` (T, J, N), and what else is known of each feature (T, J, I - N).
 
-    That is whether it was observed, how many visits ago last (5 at most), the mean of its values so far and one over
-    their number, the slope of the line through them, and once for all features the visit's number.
+    That is whether it was observed, how many visits ago last (5 at most), the mean of its values so far, and once for
+    all features the visit's number.
     `own` (T, J, N) marks the gaps that the network fills with its own forecast, whatever stands there; else None.
     """
 
@@ -141,10 +139,8 @@ class Inputs:
         own = fill == "model"
         visit = missing.fill(x, seen, "forward" if own else fill)
         age = np.nan_to_num(np.minimum(carried(X)[1], OLD), nan=OLD) / OLD
-        mean, count = mean_so_far(X)
-        slope = np.clip(np.nan_to_num(line_so_far(X)[1], nan=0.0), -2.0, 2.0)
         number = np.broadcast_to(np.arange(X.shape[1])[None, :, None] / OLD, (*X.shape[:2], 1))
-        parts = [~np.isnan(X), age, mean, 1.0 / np.maximum(count, 1.0), slope, number]
+        parts = [~np.isnan(X), age, mean_so_far(X), number]
         return cls(visit, steps_first(np.concatenate(parts, axis=-1)), ~seen if own else None)
 
     @property
@@ -170,12 +166,16 @@ def residual(weights: dict[str, Tensor], inputs: Inputs, horizons: int) -> Tenso
     return torch.stack(outputs, 1)
 
 
-def features(
-    weights: dict[str, Tensor], u: Tensor, state: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+def features(weights: dict[str, Tensor], u: Tensor, state: State | None = None) -> tuple[Tensor, State]:
     """What the head sees (R, T, J, H + I): h, and beside it the inputs `u`; and the last state."""
-    h, state = functional.peephole_lstm(u, *[weights[name] for name in LSTM], state=state)
+    h, state = lstm(weights, u, state, "tanh")
     return torch.cat([h, u.expand(*h.shape[:-1], u.shape[-1])], -1), state
+
+
+def lstm(weights: dict[str, Tensor], x: Tensor, state: State | None, output: str) -> tuple[Tensor, State]:
+    """The LSTMs' outputs (R, T, J, H), and the last state."""
+    w_ih, w_hh, w_ph, b = (weights[name] for name in LSTM)
+    return functional.peephole_lstm(x, w_ih, w_hh, w_ph, b, state, output_activation=output)
 
 
 def head(weights: dict[str, Tensor], seen: Tensor, horizons: int) -> Tensor:

@@ -26,11 +26,7 @@ TYPES = ("float32", "float64")
 def write(folder: str | Path, content: Mapping[str, Any], arrays: Arrays) -> Path:
     """Write the folder; the same content gives the same bytes. Only an empty one or an earlier model is written to."""
     save = _safetensors().save
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ProgressionError(f"{folder}: a file, expected a folder for the model")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / JSON).is_file():
-        raise ProgressionError(f"{folder}: holds something else than a model; name a new folder")
+    folder = check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     numbers = save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
     shapes = {name: [str(array.dtype), list(array.shape)] for name, array in sorted(arrays.items())}
@@ -46,6 +42,16 @@ def write(folder: str | Path, content: Mapping[str, Any], arrays: Arrays) -> Pat
     return folder
 
 
+def check_folder(folder: str | Path) -> Path:
+    """The folder, if a model may be written there."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ProgressionError(f"{folder}: a file, expected a folder for the model")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / JSON).is_file():
+        raise ProgressionError(f"{folder}: holds something else than a model; name a new folder")
+    return folder
+
+
 def read(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     """What `write` was given. Raises `ProgressionError` with the file and what is wrong with it."""
     load = _safetensors().load
@@ -55,7 +61,9 @@ def read(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     text, numbers = _bytes(folder / JSON), _bytes(folder / NUMBERS)
     document = _document(folder / JSON, text)
     if hashlib.sha256(numbers).hexdigest() != document["numbers"]["sha256"]:
-        raise ProgressionError(f"{folder / NUMBERS}: not the bytes that {JSON} was written with: cut, changed or mixed up")
+        raise ProgressionError(
+            f"{folder / NUMBERS}: not the bytes that {JSON} was written with: cut, changed or mixed up"
+        )
     try:
         arrays: Arrays = dict(load(numbers))
     except Exception as error:  # whatever safetensors finds: its own error is no ValueError

@@ -23,7 +23,17 @@ from peephole.init.layouts import TORCH
 from peephole.nn import missing
 from peephole.progression.errors import ProgressionError
 from peephole.progression.history import Array, Mask, asked
-from peephole.progression.networks import HEAD, LSTM, Inputs, Paper, Residual, features, one_thread, residual, steps_first
+from peephole.progression.networks import (
+    HEAD,
+    LSTM,
+    Inputs,
+    Paper,
+    Residual,
+    features,
+    one_thread,
+    residual,
+    steps_first,
+)
 from peephole.theory import Cell
 from peephole.train import Descent, Sequences, descend
 
@@ -49,7 +59,9 @@ class Recipe:
     patience: int
 
 
-def train_residual(X: Array, held_out: Mask, horizons: int, recipe: Recipe, progress: Progress | None = None) -> Residual:
+def train_residual(
+    X: Array, held_out: Mask, horizons: int, recipe: Recipe, progress: Progress | None = None
+) -> Residual:
     """Train the default architecture on standardised visits X (J, T, N); `held_out` is (R, J)."""
     inputs = Inputs.of(X, recipe.fill)
     targets = steps_first(asked(X, horizons))  # (T, J, K, N)
@@ -59,14 +71,11 @@ def train_residual(X: Array, held_out: Mask, horizons: int, recipe: Recipe, prog
     def train(group: slice) -> dict[str, Tensor]:
         return _Group(inputs, targets, held_out[group], recipe, group.start).train(told.add)
 
-    with one_thread(), ThreadPoolExecutor(_threads(len(groups)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    threads = min(len(groups), torch.get_num_threads())
+    with one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         found = list(pool.map(train, groups))
     told.finish()
     return Residual({name: torch.cat([one[name] for one in found]) for name in found[0]}, recipe.fill, horizons)
-
-
-def _threads(groups: int) -> int:
-    return max(1, min(groups, torch.get_num_threads()))
 
 
 class _Told:
