@@ -57,6 +57,6 @@ def trajectories(model: ProgressionModel, grid: Grid, count: int = 4) -> list[Tr
                 mine["time"].to_numpy(),
                 mine[list(grid.features)].to_numpy(),
                 ends,
-            )  # fmt: skip
+            )
         )
     return drawn

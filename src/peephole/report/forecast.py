@@ -150,8 +150,11 @@ def draw_courses(courses: Sequence[Course]) -> Figure:
             later = course.times > course.origin
             for n, ax in enumerate(row):
                 for place in reversed(range(len(course.ends))):
-                    ax.fill_between(course.ahead, *course.ends[place, :, :, n], color=BAND, alpha=0.16 if place else 0.3,
-                                    linewidth=0, label=f"{('50', '90')[place]}% interval")  # fmt: skip
+                    low, high = course.ends[place, :, :, n]
+                    label = f"{('50', '90')[place]}% interval"
+                    ax.fill_between(
+                        course.ahead, low, high, color=BAND, alpha=0.3 - 0.14 * place, linewidth=0, label=label
+                    )
                 ax.plot(course.ahead, course.points[:, n], color=BAND, linewidth=1.6, label="forecast")
                 ax.plot(course.times[~later], course.values[~later, n], "o", color=INK, markersize=3.5, label="seen")
                 ax.plot(course.times[later], course.values[later, n], "o", color=INK, markersize=3.5,
