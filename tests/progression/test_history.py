@@ -67,5 +67,6 @@ def test_ridge_autoregression() -> None:
     rows = series[:, :5].reshape(-1, 2), series[:, 1:].reshape(-1, 2)
     peer = Peer(1e-2).fit(*rows)
     np.testing.assert_allclose(ridge.forecast(series, 1)[:, 4, 0], peer.predict(series[:, 4]), atol=0.03)
-    errors = {name: np.nanmean(np.abs(f - asked(series, 2))) for name, f in baselines.forecasts(series, 2, ridge).items()}
+    every, truth = baselines.forecasts(series, 2, ridge), asked(series, 2)
+    errors = {name: np.nanmean(np.abs(forecast - truth)) for name, forecast in every.items()}
     assert min(errors, key=lambda name: errors[name]) == "ridge autoregression"

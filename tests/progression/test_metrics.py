@@ -24,7 +24,7 @@ def diagnoses(n: int, seed: int, ties: bool = False) -> tuple[np.ndarray, np.nda
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_mauc_is_that_of_scikit_learn(ties: bool) -> None:
-    """mAUC equals roc_auc_score(multi_class="ovo"), with ties too; shuffled truths are near one half."""
+    """The mAUC equals roc_auc_score(multi_class="ovo"), with ties too; shuffled truths are near one half."""
     truth, chances = diagnoses(200, 0, ties)
     order = np.argsort(CLASSES)  # scikit-learn wants the classes sorted
     peer = roc_auc_score(truth, chances[:, order], multi_class="ovo", labels=np.array(CLASSES)[order])

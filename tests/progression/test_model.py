@@ -238,9 +238,8 @@ def test_odd_tables(parts: tuple[Grid, Grid]) -> None:
         warnings.simplefilter("ignore", DataWarning)
         model = ProgressionModel(seeds=1, epochs=1).fit(table)
     assert "blank" not in model.features_
-    first = table.groupby("id").head(1)
-    with pytest.raises(ProgressionError, match="nothing to learn from"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
+    first = to_grid(table[["id", "time", *model.features_]].groupby("id").head(1), features=model.features_)
+    with pytest.raises(ProgressionError, match="nothing to learn from"):
         ProgressionModel(seeds=1, epochs=1).fit(first)
     with pytest.raises(ProgressionError, match="finite and above 0"):
         model.forecast(parts[1], [-3])

@@ -17,6 +17,7 @@ from rich.table import Table as Shown
 from peephole.cli import options as opt
 from peephole.cli.output import console, print_json, status_console
 from peephole.data.errors import DataError, DataWarning
+from peephole.progression.errors import ProgressionError
 
 if TYPE_CHECKING:
     from peephole.data import Table
@@ -98,6 +99,7 @@ def train(
       peephole forecast train ADNIMERGE.csv --adni --out model
     """
     from peephole.progression import ProgressionModel
+    from peephole.progression.settings import recipe
     from peephole.progression.storage import check_folder
 
     model = ProgressionModel(
@@ -105,6 +107,7 @@ def train(
         seeds=seeds, epochs=epochs, seed=seed,
     )  # fmt: skip
     check_folder(out)
+    recipe(model)  # what is wrong with the options is told before the table is read
     with _warned(table):
         visits = _read(table, _listed(features), id, time, unit, diagnosis, delimiter, adni)
         with _progress() as progress:
@@ -300,6 +303,8 @@ def _warned(table: Path) -> Iterator[None]:
         warnings.simplefilter("always", DataWarning)
         try:
             yield
+        except ProgressionError as error:
+            raise ProgressionError(f"{table}: {error}") from None
         finally:
             for one in caught:
                 text = str(one.message)
