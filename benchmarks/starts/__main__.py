@@ -1,10 +1,11 @@
 """What does a start buy? The error before any training and after 1, 5 and 20 epochs of Adam, by method.
 
-An LSTM of 64 units with a linear head, on real series, 10 seeds, with the head as torch draws it and with
-`init.fit_readout_`. Two tasks: the next step of ElectricDevices, FordA and Crop (mean squared error on the test
-set, beside persistence and AR(p) by least squares), and the label of three sets that aeon ships (the share that is
-wrong, from the last state). Training uses a random part of the training series (`--series`), the same for all, the
-readout and the peers too; tested is on 1000 test series at most.
+An LSTM of 64 units with a linear head, on real series, 10 seeds: with the head as torch draws it, with
+`init.fit_readout_`, and with that and what keeps the first steps from undoing it (a least penalty and a warm-up).
+Two tasks: the next step of ElectricDevices, FordA and Crop (mean squared error on the test set, beside persistence
+and AR(p) by least squares), and the label of three sets that aeon ships (the share that is wrong, from the last
+state). Training uses a random part of the training series (`--series`), the same for all, the readout and the peers
+too; tested is on 1000 test series at most.
 
     pip install --no-deps aeon                           # its data files are all that is read
     python -m benchmarks.starts --jobs 2 --save starts.json --out docs/figures
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 
 from benchmarks.starts.report import first_steps_table, pictures, tables
-from benchmarks.starts.work import HEADS, MARKS, SETS, Key, first_steps, peers, run
+from benchmarks.starts.work import HEADS, MARKS, SETS, SHOWN, Key, first_steps, peers, run
 from peephole import init
 from peephole.nn import kernel
 
@@ -51,12 +52,15 @@ def results(
                 "peers": pool.submit(peers, key),
                 "errors": {
                     method: {
-                        head: [pool.submit(run, key, method, bool(fitted), seed) for seed in range(seeds)]
-                        for fitted, head in enumerate(HEADS)
+                        start: [pool.submit(run, key, method, start, seed) for seed in range(seeds)] for start in HEADS
                     }
                     for method in methods
                 },
-                "first steps": [pool.submit(first_steps, key, seed) for seed in range(seeds) if kind == "next"],
+                "first steps": {
+                    method: [pool.submit(first_steps, key, method, seed) for seed in range(seeds)]
+                    for method in SHOWN
+                    if kind == "next"
+                },
             }
         for (kind, name), futures in asked.items():
             found = answered(futures)
@@ -119,8 +123,7 @@ def main() -> None:
         print(", ".join(f"{name} {value}" for name, value in conditions.items()), end="\n\n")
     for kind in SETS:
         print(tables(found.get(kind, {}), MARKS))
-    if "next" in found:
-        print(first_steps_table(found["next"]))
+    print(first_steps_table(found.get("next", {})))
     if options.out:
         pictures(found, MARKS, options.out)
 

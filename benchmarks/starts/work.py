@@ -21,7 +21,10 @@ from peephole.data import split, standardise, ucr
 UNITS, RATE, MARKS = 64, 1e-3, (0, 1, 5, 20)
 SETS = {"next": ("ElectricDevices", "FordA", "Crop"), "label": ("ItalyPowerDemand", "GunPoint", "OSULeaf")}
 BATCH = {"next": 32, "label": 8}  # a label set has 50 to 200 series: in large batches an epoch would be one step
-HEADS = ("random head", "fitted head")
+# The head as torch draws it; fitted, its penalty by cross-validation alone; fitted with the remedy, which is no penalty
+# below LEAST a row, and a warm-up.
+HEADS = ("random head", "fitted head", "fitted, with remedy")
+LEAST, WARM_UP = 1e-4, 100
 ORDERS, TESTED = (1, 2, 10), 1000
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Key = tuple[str, str, int, str | None]  # the kind of task, the set, how many training series, the folder
@@ -73,20 +76,15 @@ def some(count: int, wanted: int) -> np.ndarray[Any, np.dtype[np.intp]]:
     return split(count, share=wanted / count, seed=0)[0] if wanted < count else np.arange(count)
 
 
-def networks(
-    work: Task, method: str, readout: bool, seed: int, penalty: float | None = None
-) -> tuple[nn.Module, nn.Linear]:
-    """Body and head as they start; the penalty is that of the fitted head, for each row of its regression."""
+def networks(work: Task, method: str, fitted: bool, seed: int, least: float = 0.0) -> tuple[nn.Module, nn.Linear]:
+    """Body and head as they start; `least` is the fitted head's least penalty for each row of its regression."""
     torch.manual_seed(seed)
     head = nn.Linear(UNITS, work.outputs)
     # Without peepholes this is nn.LSTM, on faster kernels.
     body = PeepholeLSTM(1, UNITS, peepholes=False, batch_first=True)
     init.initialise_(body, method, generator=seed, steps=work.x.shape[1])
-    if readout:
-        rows = work.goal.numel()
-        init.fit_body_and_readout_(
-            body, head, work.x, work.goal, last=bool(work.classes), penalty=None if penalty is None else penalty * rows
-        )
+    if fitted:
+        init.fit_body_and_readout_(body, head, work.x, work.goal, last=bool(work.classes), least=least)
     return body, head
 
 
@@ -119,12 +117,14 @@ def reported(work: Task, body: nn.Module, head: nn.Module, series: int | None = 
     return float(loss(body, head, work.test_x[:series], work.test_goal[:series], bool(work.classes), report=True))
 
 
-def run(key: Key, method: str, readout: bool, seed: int) -> list[float]:
+def run(key: Key, method: str, start: str, seed: int) -> list[float]:
     """The test error at each of the MARKS."""
     work = task(*key)
-    body, head = networks(work, method, readout, seed)
+    remedy = start == HEADS[2]
+    body, head = networks(work, method, start != HEADS[0], seed, LEAST if remedy else 0.0)
     steps = -(-len(work.x) // work.batch)
-    errors, trained = [reported(work, body, head)], train(work, body, head, seed, itertools.repeat(RATE))
+    rates = map(warm_up, itertools.count()) if remedy else itertools.repeat(RATE)
+    errors, trained = [reported(work, body, head)], train(work, body, head, seed, rates)
     for before, after in itertools.pairwise(MARKS):
         for _ in range((after - before) * steps):
             next(trained)
@@ -160,25 +160,32 @@ def autoregression(x: Values, goal: Values, test_x: Values, test_goal: Values, o
     return float(squares / test_goal.size)
 
 
-# The rate of each step, and the penalty of the fitted head for each row of its regression.
-REMEDIES: dict[str, tuple[Callable[[int], float], float | None]] = {
-    "rate 0.01": (lambda k: 0.01, None),
-    "rate 0.001": (lambda k: 0.001, None),
-    "rate 0.001, warm-up over 100 steps": (lambda k: 0.001 * min(1.0, (k + 1) / 100), None),
-    "rate 0.0001": (lambda k: 0.0001, None),
-    "rate 0.001, penalty 0.0001 a row": (lambda k: 0.001, 1e-4),
+def warm_up(step: int) -> float:
+    """The rate, rising in equal steps to RATE."""
+    return RATE * min(1.0, (step + 1) / WARM_UP)
+
+
+# The rate of each step, and the fitted head's least penalty for each row.
+REMEDIES: dict[str, tuple[Callable[[int], float], float]] = {
+    "rate 0.01": (lambda k: 0.01, 0.0),
+    "rate 0.001": (lambda k: RATE, 0.0),
+    "rate 0.0001": (lambda k: 0.0001, 0.0),
+    "warm-up": (warm_up, 0.0),
+    "least penalty": (lambda k: RATE, LEAST),
+    "warm-up, least penalty": (warm_up, LEAST),
 }
+SHOWN, EVERY, STEPS, FEW = ("torch-default", "proposed-4"), 4, 100, 200
 
 
-def first_steps(key: Key, seed: int, steps: int = 100) -> dict[str, list[float]]:
-    """The test error (of 200 series) at every other of Adam's first steps from a fitted head, by remedy."""
+def first_steps(key: Key, method: str, seed: int) -> dict[str, list[float]]:
+    """The test error (of FEW series) at every fourth of Adam's first steps from a fitted head, by remedy."""
     work, curves = task(*key), {}
-    for name, (rate, penalty) in REMEDIES.items():
-        body, head = networks(work, "forget-one", True, seed, penalty)
+    for name, (rate, least) in REMEDIES.items():
+        body, head = networks(work, method, True, seed, least)
         trained = train(work, body, head, seed, map(rate, itertools.count()))
-        curves[name] = [reported(work, body, head, 200)]
-        for _ in range(steps // 2):
-            next(trained)
-            next(trained)
-            curves[name].append(reported(work, body, head, 200))
+        curves[name] = [reported(work, body, head, FEW)]
+        for _ in range(STEPS // EVERY):
+            for _ in range(EVERY):
+                next(trained)
+            curves[name].append(reported(work, body, head, FEW))
     return curves
