@@ -123,7 +123,8 @@ def main() -> None:
         print(", ".join(f"{name} {value}" for name, value in conditions.items()), end="\n\n")
     for kind in SETS:
         print(tables(found.get(kind, {}), MARKS))
-    print(first_steps_table(found.get("next", {})))
+    if "next" in found:
+        print(first_steps_table(found["next"]))
     if options.out:
         pictures(found, MARKS, options.out)
 
