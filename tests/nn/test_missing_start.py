@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -14,12 +16,13 @@ from peephole.init.weights import weights
 from peephole.nn import functional, missing
 
 ALPHA = {"zero": 0.0, "scaled": 1.0, "unit-variance": -0.5}
-N, DRAWS = 6, 32
+N, DRAWS = 6, 12
 Array = NDArray[np.float64]
 every_fill = pytest.mark.parametrize("fill", ALPHA)
 
 
-def gappy(dropout: float, subjects: int = 600) -> Array:
+@cache
+def gappy(dropout: float, subjects: int = 4000) -> Array:
     """A cohort (subjects, visits, 6), standardised: single values missing, whole visits, and those who left."""
     x = synthetic.cohort(subjects, 8, missing=0.4, whole_visits=0.5, dropout=dropout, seed=3).X
     return np.asarray((x - np.nanmean(x, (0, 1))) / np.nanstd(x, (0, 1)))
