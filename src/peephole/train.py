@@ -23,7 +23,7 @@ DIVERGED = 1e6  # a loss beyond this, in units of the data's variance, is given 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Series (T, B, N), standardised, and where they were observed; None where everything was."""
+    """Series (T, B, N), standardised, and where they were observed; None where all that is not NaN was."""
 
     x: Tensor
     observed: Tensor | None = None
@@ -33,6 +33,7 @@ class Sequences:
 class Descent:
     """How to descend; the defaults are the paper's. `decay` is the factor of w in its gradient; biases have none.
 
+    `fill` and `loss_weight` say what gaps become, as for `functional.next_step_loss`.
     `patience` stops a network that has not improved its loss on the sequences watched as "validation" for so many
     marks, and keeps the weights of the best; None runs to the end.
     """
@@ -43,6 +44,8 @@ class Descent:
     decay: float = 1e-4
     output_activation: str = "identity"
     patience: int | None = None
+    fill: str = "zero"
+    loss_weight: str = "visit"
 
     @property
     def marks(self) -> list[int]:
@@ -74,8 +77,8 @@ def descend(
 ) -> Course:
     """Train R networks, `weights` stacked by name with the leading axis R; `progress` hears of each epoch.
 
-    The loss of each is the mean squared error of h(t) against x(t + 1) over the whole batch. One that diverges
-    stays frozen where it did.
+    The loss of each is the squared error of h(t) against x(t + 1) over the whole batch, weighted as `how` says. One
+    that diverges stays frozen where it did.
     """
     watch = watch or {}
     if how.patience is not None and "validation" not in watch:
@@ -179,7 +182,8 @@ def _score(weights: Mapping[str, Tensor], sequences: Sequences, how: Descent) ->
 def _losses(weights: Mapping[str, Tensor], sequences: Sequences, how: Descent) -> Tensor:
     return functional.next_step_loss(
         sequences.x, weights["weight_ih"], weights["weight_hh"], weights.get("weight_ph"), weights.get("bias"),
-        observed=sequences.observed, output_activation=how.output_activation,
+        observed=sequences.observed, fill=how.fill, loss_weight=how.loss_weight,
+        output_activation=how.output_activation,
     )  # fmt: skip
 
 

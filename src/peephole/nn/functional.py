@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
-from peephole.nn import kernel, loss, modes, operators, reference
+from peephole.nn import kernel, loss, missing, modes, operators, reference
 from peephole.nn.networks import Networks, State, a_tensor
 
 __all__ = ["next_step_loss", "peephole_lstm"]
@@ -47,7 +47,7 @@ def peephole_lstm(
         x = networks.ended_at(lengths)
     if not _fused(backend, x, h, c, *networks.weights) or networks.batch == 0:
         gate, cell_input, output = activations
-        with torch.autocast(x.device.type, enabled=False) if _autocast(x) else nullcontext():
+        with _plain_products(x):
             y, h, c = reference.peephole_lstm(
                 x, *networks.weights, h, c, gate=gate, cell_input=cell_input, output=output, lengths=lengths
             )
@@ -68,58 +68,78 @@ def next_step_loss(
     bias: Tensor | None = None,
     *,
     observed: Tensor | None = None,
+    fill: str = "zero",
+    loss_weight: str = "visit",
+    detach_fill: bool = False,
     gate_activation: str = "sigmoid",
     cell_activation: str = "tanh",
     output_activation: str = "identity",
     backend: str = "auto",
 ) -> Tensor:
-    """Mean squared error of h(t) against x(t+1), one value a network; the paper's regression, M = N, no output layer.
+    """Squared error of h(t) against x(t+1), one value a network; the paper's regression, M = N, no output layer.
 
     Takes `x` (T, B, N) and weights as `peephole_lstm` does, replica axis included. Forward, loss and backward of a
-    block of sequences run while its activations are in the cache. With `observed`, a mask of x's shape, missing
-    inputs are zero and the mean is over the observed targets; what lies under the mask is never used. A network
-    without a single one is refused; under `torch.compile` and `torch.func`, where no number can be looked at, its
-    loss is zero.
+    block of sequences run while its activations are in the cache. On complete data it is the mean over all targets.
+
+    NaN in `x` is a gap, and so is what `observed`, a mask of x's shape, leaves out; what lies there is never used.
+    `fill` says what is put into gaps of the input, one of `missing.FILLS`: "model" takes the network's own estimate
+    h(t-1) for x(t), zero at the first visit, with its gradient unless `detach_fill`. `loss_weight`, one of
+    `missing.WEIGHTS`, says how much each observed target counts. A network without a single one is refused; under
+    `torch.compile` and `torch.func`, where no number can be looked at, its loss is zero.
     """
     networks = Networks(x, weight_ih, weight_hh, weight_ph, bias)
     activations = _activations(gate_activation, cell_activation, output_activation)
+    missing.check(fill, loss_weight)
     if x.shape[-2] == 0:
         raise ValueError(f"empty: x has shape {tuple(x.shape)}, and a mean over nothing is no loss")
     if networks.inputs != networks.units:
         raise ValueError(f"h estimates the next x, so units must equal inputs: {networks.units} and {networks.inputs}")
     if x.shape[-3] < 2:
         raise ValueError(f"a next step needs at least 2 steps, x has shape {tuple(x.shape)}")
-    inputs, target, weight = _regression(x, observed)
+    inputs, target, weight, own = _regression(x, observed, fill, loss_weight)
+    if own and detach_fill:
+        own = kernel.DETACHED
     if x.requires_grad or not _fused(backend, x, *networks.weights):
-        y, _ = peephole_lstm(
-            inputs, weight_ih, weight_hh, weight_ph, bias, gate_activation=gate_activation,
-            cell_activation=cell_activation, output_activation=output_activation, backend=backend,
-        )  # fmt: skip
-        return reference.squared_error(y, target, weight)
+        return reference.squared_error(_outputs(networks, inputs, own, activations, backend), target, weight)
     numbers = [kernel.ACTIVATIONS.index(name) for name in activations]
     lead = networks.lead_x
     w_ih, w_hh, w_ph, b = (networks.lead(w) for w in networks.weights)
     differentiate = torch.is_grad_enabled() and any(w is not None and w.requires_grad for w in networks.weights)
     weight = None if weight is None else lead(weight)
-    found = loss.next_step_loss(lead(inputs), lead(target), weight, w_ih, w_hh, w_ph, b, numbers, differentiate)
+    found = loss.next_step_loss(lead(inputs), lead(target), weight, w_ih, w_hh, w_ph, b, numbers, differentiate, own)
     return networks.trail(found)
 
 
-def _regression(x: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Inputs, targets and the targets' weights."""
-    if observed is None:
-        return x.narrow(-3, 0, x.shape[-3] - 1), x.narrow(-3, 1, x.shape[-3] - 1), None
-    a_tensor("observed", observed)
-    if observed.shape != x.shape:
-        raise ValueError(f"observed has shape {tuple(observed.shape)}, x has {tuple(x.shape)}")
-    mask = observed.to(torch.bool)
-    filled = torch.where(mask, x, 0.0)
-    seen = mask.narrow(-3, 1, x.shape[-3] - 1)
-    count = seen.sum((-3, -2, -1), keepdim=True)
-    if modes.readable(count) and not torch.all(count > 0):
-        raise ValueError("no target is observed, so there is no loss")
-    weight = seen.to(x.dtype) / count.clamp(min=1)  # in a graph, which knows no numbers, such a loss is zero
-    return filled.narrow(-3, 0, x.shape[-3] - 1), filled.narrow(-3, 1, x.shape[-3] - 1), weight
+def _outputs(networks: Networks, x: Tensor, own: int, activations: tuple[str, ...], backend: str) -> Tensor:
+    """What the layer puts out on `x`; where that is NaN on its own estimates, if so asked, which only the loop does."""
+    gate, cell, output = activations
+    if not own:
+        y, _ = peephole_lstm(
+            x, *networks.weights, gate_activation=gate, cell_activation=cell, output_activation=output, backend=backend
+        )
+        return y
+    with _plain_products(x):
+        y, _, _ = reference.peephole_lstm(
+            x, *networks.weights, *networks.initial(None), gate=gate, cell_input=cell, output=output,
+            observed=missing.observed(x), detach_fill=own == kernel.DETACHED,
+        )  # fmt: skip
+    return y
+
+
+def _regression(
+    x: Tensor, observed: Tensor | None, fill: str, loss_weight: str
+) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    """Inputs, targets, the targets' weights, and whether NaN in the inputs is for the network to fill."""
+    steps = x.shape[-3] - 1
+    before, after = x.narrow(-3, 0, steps), x.narrow(-3, 1, steps)
+    seen = missing.gaps(x, observed)
+    if seen is None:
+        return before, after, None, kernel.NONE
+    mask = seen.narrow(-3, 0, steps)
+    weight = missing.loss_weights(seen.narrow(-3, 1, steps), loss_weight, dtype=x.dtype)
+    if fill == "model":
+        return torch.where(mask, before, torch.nan), after, weight, kernel.ESTIMATE
+    return missing.fill(before, mask, fill), after, weight, kernel.NONE
 
 
 def _activations(*names: str) -> tuple[str, ...]:
@@ -143,10 +163,11 @@ def _checked_lengths(lengths: Tensor, x: Tensor) -> Tensor:
     return lengths
 
 
-def _autocast(x: Tensor) -> bool:
-    """Whether matrix products would be rounded to half precision, which the loop must not let happen."""
+def _plain_products(x: Tensor) -> AbstractContextManager[object]:
+    """Where autocast would round matrix products to half precision: not in the loop."""
     kind = x.device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    rounded = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if rounded else nullcontext()
 
 
 def _fused(backend: str, *tensors: Tensor | None) -> bool:

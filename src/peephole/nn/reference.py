@@ -30,18 +30,24 @@ def peephole_lstm(
     cell_input: str,
     output: str,
     lengths: Tensor | None = None,
+    observed: Tensor | None = None,
+    detach_fill: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All steps of the paper's cell: outputs by step, and the last h and c.
 
     `x` is (T, B, I); every tensor but `lengths` may lead with a replica axis. Steps at or beyond a sequence's
-    length leave its state as it is and put out zeros.
+    length leave its state as it is and put out zeros. Where `observed`, of x's shape, is false, h(t-1) is taken for
+    x(t), with its gradient or detached.
     """
     sigma_g, sigma_c, sigma_h = ACTIVATIONS[gate], ACTIVATIONS[cell_input], ACTIVATIONS[output]
     # Peepholes act unit by unit: V is diagonal. Without them they are zero.
     p_i, p_f, p_o = (0.0, 0.0, 0.0) if weight_ph is None else weight_ph.unsqueeze(-2).chunk(3, -1)
     outputs = []
     for t in range(x.shape[-3]):
-        a = x.select(-3, t) @ weight_ih.mT + h @ weight_hh.mT
+        now = x.select(-3, t)
+        if observed is not None:
+            now = torch.where(observed.select(-3, t), now, h.detach() if detach_fill else h)
+        a = now @ weight_ih.mT + h @ weight_hh.mT
         if bias is not None:
             a = a + bias.unsqueeze(-2)
         a_i, a_f, a_c, a_o = a.chunk(4, -1)

@@ -28,9 +28,9 @@ LARGEST = 1e30
 class Cell:
     """One LSTM layer as the theory sees it.
 
-    `observed` is the share of inputs observed, or the list of shares of real visits (see `kappa`), and
-    `fill_exponent` the alpha of their rescaling. A bias is a number, or a list of values that the units
-    take in turn (so that `chrono`'s spread of forget biases has a prediction at level `wide`).
+    `observed` is the share of inputs observed, or the list of shares of real visits (`visit_shares` of the data;
+    see `kappa`), and `fill_exponent` the alpha of their rescaling. A bias is a number, or a list of values that
+    the units take in turn (so that `chrono`'s spread of forget biases has a prediction at level `wide`).
     """
 
     inputs: int
