@@ -67,7 +67,7 @@ def draw(found: Found, marks: Sequence[int], kind: str) -> Figure:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from peephole.report.plots import BLUE, GREY, INK, ORANGE, STYLE
+    from peephole.report.plots import BLUE, GREY, ORANGE, STYLE
 
     methods = list(dict.fromkeys(method for one in found.values() for method in one["errors"]))
     rows = np.arange(len(methods))
@@ -75,25 +75,27 @@ def draw(found: Found, marks: Sequence[int], kind: str) -> Figure:
         figure = Figure(figsize=(3.4 * len(found) + 1, 0.45 * len(methods) + 1.6), layout="constrained")
         axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
         for ax, (name, one) in zip(axes, found.items(), strict=True):
+            # What went astray stands at the right edge, or the rest could not be told apart.
+            first = [np.median(by_start[HEADS[0]], axis=0)[0] for by_start in one["errors"].values()]
+            far = 1.5 * float(max([*first, *one["peers"].values()])) if kind == "next" else 1.0
             for start, colour, shift in zip(HEADS, (ORANGE, BLUE, GREEN), (-0.25, 0, 0.25), strict=True):
                 errors = np.array([one["errors"][method][start] for method in methods])
                 for column, mark in enumerate(marks):
-                    low, middle, high = np.quantile(errors[:, :, column], [0.25, 0.5, 0.75], axis=1)
+                    low, middle, high = np.minimum(np.quantile(errors[:, :, column], [0.25, 0.5, 0.75], axis=1), far)
                     filled = colour if column else "white"
                     label = f"{start}, {mark} epochs"
                     ax.hlines(rows + shift, low, high, color=colour, linewidth=0.8)
                     ax.plot(
                         middle, rows + shift, "o", color=colour, markerfacecolor=filled,
-                        markersize=3 + 1.3 * column, alpha=0.9, label=label,
+                        markersize=2.5 + 0.9 * column, alpha=0.9, label=label, clip_on=False,
                     )  # fmt: skip
-            for peer, error in one["peers"].items():
-                ax.axvline(error, color=GREY, linewidth=0.8, linestyle=":")
-                ax.annotate(peer, (error, 1.0), xycoords=("data", "axes fraction"), rotation=90, ha="right", va="top",
-                            fontsize=7, color=INK)  # fmt: skip
+            for (peer, error), dashes in zip(one["peers"].items(), (":", "-.", "--", "-"), strict=False):
+                ax.axvline(error, color=GREY, linewidth=0.8, linestyle=dashes, label=peer, zorder=0)
             ax.set_title(name)
             ax.set_xlabel("test mean squared error" if kind == "next" else "share of test labels wrong")
             if kind == "next":
                 ax.set_xscale("log")
+            ax.set_xlim(right=far)
         axes[0].set_yticks(rows, methods)
         axes[0].invert_yaxis()
         handles, labels = axes[0].get_legend_handles_labels()

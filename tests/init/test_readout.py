@@ -99,6 +99,23 @@ def test_gcv_knows_rows_not_seen() -> None:
     assert errors["chosen"] < min(errors["none"], errors["large"])
 
 
+def test_the_least_penalty() -> None:
+    """Features of little variance get large weights; `least` a row bounds them, and does nothing below the choice."""
+    x, y = data(noise=0.01)
+    small = 1e-3 * x
+    free, bound, given = head(), head(), head()
+    chosen = init.fit_readout_(free, small, y)
+    found = init.fit_readout_(bound, small, y, least=1e-4)
+    assert found.penalty >= 1e-4 * ROWS > chosen.penalty
+    assert bound.weight.norm() < 0.5 * free.weight.norm()
+    again = init.fit_readout_(given, small, y, least=0.5 * chosen.penalty / ROWS)
+    assert again.penalty == pytest.approx(chosen.penalty, rel=1e-3)
+    constant = init.fit_readout_(head(), torch.ones_like(x), y, least=1e-4)
+    assert constant.penalty == pytest.approx(1e-4 * ROWS)
+    with pytest.raises(TheoryError, match="least = -1"):
+        init.fit_readout_(head(), x, y, least=-1)
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 200])
 def test_any_number_of_batches(size: int) -> None:
     """A generator of batches, empty ones too, gives the same head as all rows at once."""
