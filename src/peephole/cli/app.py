@@ -17,9 +17,10 @@ from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.interop.errors import InteropError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError)
+OURS = (TheoryError, DataError, ExperimentError, InteropError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
