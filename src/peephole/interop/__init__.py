@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from peephole.interop.errors import InteropError
 
 if TYPE_CHECKING:
-    from peephole.interop import files
+    from peephole.interop import files, onnx
 
-_MODULES = ("files",)
-__all__ = ["InteropError", "files"]
+_MODULES = ("files", "onnx")
+__all__ = ["InteropError", "files", "onnx"]
 
 
 def __getattr__(name: str) -> Any:
