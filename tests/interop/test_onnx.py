@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from peephole import PeepholeLSTM
 from peephole.init.layouts import ONNX, Layout
-from peephole.interop import InteropError, graph
+from peephole.interop import DisagreementError, InteropError, graph
 from peephole.interop import onnx as ours
 from peephole.nn.exported import ACTIVATIONS
 
@@ -145,7 +145,7 @@ def test_a_wrong_layout_is_not_written(name: str, value: Any, tmp_path: Path, mo
     path, module = tmp_path / "a.onnx", lstm(1, True, False, bias=True, peepholes=True)
     path.write_text("before")
     monkeypatch.setattr(f"peephole.{name}", value)
-    with pytest.raises(InteropError, match="ONNX Runtime's y differs from the module's by"):
+    with pytest.raises(DisagreementError, match="ONNX Runtime's y differs from the module's by"):
         ours.export(module, path)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
@@ -157,7 +157,7 @@ def test_a_small_peephole_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         module.get_parameter("weight_ph_l0").div_(100)
     monkeypatch.setattr("peephole.interop.graph.layouts.ONNX", WRONG["peepholes as ours, i f o"][1])
-    with pytest.raises(InteropError, match="differs"):
+    with pytest.raises(DisagreementError, match="differs"):
         ours.export(module, tmp_path / "a.onnx")
 
 

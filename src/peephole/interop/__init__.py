@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from peephole.interop.errors import InteropError
+from peephole.interop.errors import DisagreementError, InteropError
 
 if TYPE_CHECKING:
     from peephole.interop import files, onnx
     from peephole.interop.convert import export_weights, import_weights
 
 _MODULES = ("files", "onnx")
-__all__ = ["InteropError", "export_weights", "files", "import_weights", "onnx"]
+__all__ = ["DisagreementError", "InteropError", "export_weights", "files", "import_weights", "onnx"]
 
 
 def __getattr__(name: str) -> Any:
