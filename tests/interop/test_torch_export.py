@@ -16,11 +16,6 @@ from peephole import PeepholeLSTM
 from peephole.nn import exported, functional
 
 I, H = 3, 5
-# What torch's exporter says of itself.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*_check_is_size:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
-]
 
 
 class Model(nn.Module):
