@@ -13,13 +13,15 @@ from typer.exceptions import TyperException
 from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
+from peephole.cli.export import export
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.interop.errors import InteropError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError)
+OURS = (TheoryError, DataError, ExperimentError, InteropError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -29,6 +31,7 @@ app = typer.Typer(
 app.command()(solve)
 app.command()(check)
 app.command()(reproduce)
+app.command()(export)
 app.command()(bench)
 
 
