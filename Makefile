@@ -17,7 +17,7 @@ CONFIGURATIONS := proposed-1 proposed-2 proposed-3 proposed-4
 KERNELS := CMakeLists.txt $(wildcard src/peephole/nn/csrc/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sanitize lint format types contracts docs docs-serve figures bench wheel constraints clean
+.PHONY: help demo test sanitize lint format types contracts docs docs-serve figures bench accuracy wheel constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +57,10 @@ figures: .venv/.full ## redraw the documentation's figures
 	$(BIN)/python docs/figures/architecture.py
 	$(BIN)/peephole check $(CONFIGURATIONS) --plot docs/figures/check.svg
 
-bench: .venv/.full ## the theory against simulated networks, as a table
+bench: .venv/.full ## the speed of PeepholeLSTM against its peers
+	$(BIN)/peephole bench
+
+accuracy: .venv/.full ## the theory against simulated networks, as a table
 	$(BIN)/python benchmarks/theory_accuracy.py
 
 wheel: .venv/.full ## build the wheel into dist/ and try it where src is out of reach

@@ -72,10 +72,12 @@ def main() -> None:
     """Print the tables and draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures")
-    out: Path = parser.parse_args().out
+    parser.add_argument("--kinds", nargs="+", choices=CELLS, default=list(CELLS))
+    options = parser.parse_args()
+    out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     print(f"{NETWORKS} networks of {SIZE} units, {SEQUENCES} sequences each, {date.today()}")
-    for kind in CELLS:
+    for kind in options.kinds:
         print(f"\n**{kind}**\n")
         print("| method | " + " | ".join(f"step {s}, measured | predicted" for s in SHOWN) + " |")
         print("|---" * (2 * len(SHOWN) + 1) + "|")
@@ -83,7 +85,10 @@ def main() -> None:
         for name in init.METHODS:
             panels[name] = both(kind, name)
             print(line(name, panels[name]), flush=True)
-        save(draw_signal(panels), out / f"initial-signal-{kind.removeprefix('nn.').lower()}.svg")
+        figure = draw_signal(panels)
+        for ax in figure.axes:
+            ax.minorticks_off()  # a third of so many panels' bytes
+        save(figure, out / f"initial-signal-{kind.removeprefix('nn.').lower()}.svg")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""The tasks, the networks and their training: one run is a method, a head's start and a seed."""
+"""The tasks, the networks and their training: one run is a method, a head's start and a seed.
+
+Every function that a process of its own runs takes a `Key`, not a task: each process reads a set once.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from peephole import PeepholeLSTM, init
-from peephole.data import standardise, ucr
+from peephole.data import split, standardise, ucr
 
-UNITS, BATCH, RATE, MARKS = 64, 64, 1e-3, (0, 1, 5, 20)
-SETS = {"next": ("ElectricDevices", "FordA", "Crop"), "label": ("ItalyPowerDemand", "GunPoint", "ArrowHead")}
+UNITS, RATE, MARKS = 64, 1e-3, (0, 1, 5, 20)
+SETS = {"next": ("ElectricDevices", "FordA", "Crop"), "label": ("ItalyPowerDemand", "GunPoint", "OSULeaf")}
+BATCH = {"next": 32, "label": 8}  # a label set has 50 to 200 series: in large batches an epoch would be one step
+# The head as torch draws it; fitted, its penalty by cross-validation alone; fitted with the remedy, which is no penalty
+# below LEAST a row, and a warm-up.
+HEADS = ("random head", "fitted head", "fitted, with remedy")
+LEAST, WARM_UP = 1e-4, 100
 ORDERS, TESTED = (1, 2, 10), 1000
+Values = np.ndarray[Any, np.dtype[np.float64]]
+Key = tuple[str, str, int, str | None]  # the kind of task, the set, how many training series, the folder
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class Task:
     goal: Tensor
     test_x: Tensor
     test_goal: Tensor
+    batch: int
     classes: int = 0
 
     @property
@@ -44,38 +56,35 @@ def loss(body: nn.Module, head: nn.Module, x: Tensor, goal: Tensor, label: bool,
     return (scores.argmax(-1) != goal).float().mean() if report else nn.functional.cross_entropy(scores, goal)
 
 
-def task(kind: str, name: str, series: int) -> Task:
+@cache
+def task(kind: str, name: str, series: int, folder: str | None) -> Task:
     """A set as a task, standardised by its training part, which is a random choice of so many series."""
-    data = ucr.load(name)
-    chosen, tested = (
-        np.random.default_rng(0).permutation(len(part))[:count]
-        for part, count in ((data.train, series), (data.test, TESTED))
+    data = ucr.load(name, data_dir=folder)
+    chosen, kept = some(len(data.train), series), some(len(data.test), TESTED)
+    x, test_x = (
+        torch.tensor(part, dtype=torch.float32)[..., None] for part in standardise(data.train[chosen], data.test[kept])
     )
-    train, test = standardise(data.train[chosen], data.test[tested])
-    x, test_x = (torch.tensor(part, dtype=torch.float32)[..., None] for part in (train, test))
     if kind == "next":
-        return Task(x[:, :-1], x[:, 1:], test_x[:, :-1], test_x[:, 1:])
-    names, labels = np.unique(
-        np.concatenate([data.train_labels[chosen], data.test_labels[tested]]), return_inverse=True
-    )
+        return Task(x[:, :-1], x[:, 1:], test_x[:, :-1], test_x[:, 1:], BATCH[kind])
+    names, labels = np.unique(np.concatenate([data.train_labels[chosen], data.test_labels[kept]]), return_inverse=True)
     both = torch.as_tensor(labels)
-    return Task(x, both[: len(x)], test_x, both[len(x) :], len(names))
+    return Task(x, both[: len(x)], test_x, both[len(x) :], BATCH[kind], len(names))
 
 
-def networks(
-    work: Task, method: str, readout: bool, seed: int, penalty: float | None = None
-) -> tuple[nn.Module, nn.Linear]:
-    """Body and head as they start; the penalty is that of the fitted head, for each row of its regression."""
+def some(count: int, wanted: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """So many of `count` series at random, always the same ones."""
+    return split(count, share=wanted / count, seed=0)[0] if wanted < count else np.arange(count)
+
+
+def networks(work: Task, method: str, fitted: bool, seed: int, least: float = 0.0) -> tuple[nn.Module, nn.Linear]:
+    """Body and head as they start; `least` is the fitted head's least penalty for each row of its regression."""
     torch.manual_seed(seed)
     head = nn.Linear(UNITS, work.outputs)
     # Without peepholes this is nn.LSTM, on faster kernels.
     body = PeepholeLSTM(1, UNITS, peepholes=False, batch_first=True)
     init.initialise_(body, method, generator=seed, steps=work.x.shape[1])
-    if readout:
-        rows = work.goal.numel()
-        init.fit_body_and_readout_(
-            body, head, work.x, work.goal, last=bool(work.classes), penalty=None if penalty is None else penalty * rows
-        )
+    if fitted:
+        init.fit_body_and_readout_(body, head, work.x, work.goal, last=bool(work.classes), least=least)
     return body, head
 
 
@@ -83,7 +92,9 @@ def batches(work: Task, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches without end, shuffled anew each epoch."""
     rng = torch.Generator().manual_seed(seed)
     while True:
-        for part in torch.randperm(len(work.x), generator=rng).split(BATCH):
+        order = torch.randperm(len(work.x), generator=rng)
+        for start in range(0, len(order), work.batch):
+            part = order[start : start + work.batch]
             yield work.x[part], work.goal[part]
 
 
@@ -101,62 +112,80 @@ def train(work: Task, body: nn.Module, head: nn.Module, seed: int, rates: Iterat
 
 
 @torch.no_grad()
-def tested(work: Task, body: nn.Module, head: nn.Module, series: int | None = None) -> float:
+def reported(work: Task, body: nn.Module, head: nn.Module, series: int | None = None) -> float:
     """What is reported of the test set, or of its first so many series."""
     return float(loss(body, head, work.test_x[:series], work.test_goal[:series], bool(work.classes), report=True))
 
 
-def run(work: Task, method: str, readout: bool, seed: int) -> list[float]:
+def run(key: Key, method: str, start: str, seed: int) -> list[float]:
     """The test error at each of the MARKS."""
-    torch.set_num_threads(1)
-    body, head = networks(work, method, readout, seed)
-    steps = -(-len(work.x) // BATCH)
-    errors, trained = [tested(work, body, head)], train(work, body, head, seed, itertools.repeat(RATE))
+    work = task(*key)
+    remedy = start == HEADS[2]
+    body, head = networks(work, method, start != HEADS[0], seed, LEAST if remedy else 0.0)
+    steps = -(-len(work.x) // work.batch)
+    rates = map(warm_up, itertools.count()) if remedy else itertools.repeat(RATE)
+    errors, trained = [reported(work, body, head)], train(work, body, head, seed, rates)
     for before, after in itertools.pairwise(MARKS):
         for _ in range((after - before) * steps):
             next(trained)
-        errors.append(tested(work, body, head))
+        errors.append(reported(work, body, head))
     return errors
 
 
-def peers(work: Task) -> dict[str, float]:
-    """Persistence and AR(p) by least squares on the same training part; the most frequent class."""
+def peers(key: Key) -> dict[str, float]:
+    """Persistence and AR(p) by least squares on the same training part; the most frequent class of that."""
+    work = task(*key)
     if work.classes:
         return {"most frequent class": float((work.test_goal != work.goal.mode().values).float().mean())}
-    errors = {"persistence": float((work.test_x - work.test_goal).square().mean())}
-
-    def lags(x: Tensor, order: int) -> np.ndarray[Any, Any]:
-        padded = nn.functional.pad(x[..., 0], (order - 1, 0)).unfold(1, order, 1)
-        return np.column_stack([padded.reshape(-1, order).double().numpy(), np.ones(x[..., 0].numel())])
-
-    for order in ORDERS:
-        weights = np.linalg.lstsq(lags(work.x, order), work.goal.double().numpy().ravel(), rcond=None)[0]
-        errors[f"AR({order})"] = float(
-            np.mean((lags(work.test_x, order) @ weights - work.test_goal.double().numpy().ravel()) ** 2)
-        )
-    return errors
+    x, goal, test_x, test_goal = (
+        part[..., 0].double().numpy() for part in (work.x, work.goal, work.test_x, work.test_goal)
+    )
+    errors = {"persistence": float(np.mean((test_x - test_goal) ** 2))}
+    return errors | {f"AR({order})": autoregression(x, goal, test_x, test_goal, order) for order in ORDERS}
 
 
-# The rate of each step, and the penalty of the fitted head for each row of its regression.
-REMEDIES: dict[str, tuple[Callable[[int], float], float | None]] = {
-    "rate 0.01": (lambda k: 0.01, None),
-    "rate 0.001": (lambda k: 0.001, None),
-    "rate 0.001, warm-up over 100 steps": (lambda k: 0.001 * min(1.0, (k + 1) / 100), None),
-    "rate 0.0001": (lambda k: 0.0001, None),
-    "rate 0.001, penalty 0.0001 a row": (lambda k: 0.001, 1e-4),
+def autoregression(x: Values, goal: Values, test_x: Values, test_goal: Values, order: int) -> float:
+    """The test error of a regression on the last `order` values and 1; on as many as there are at the first steps."""
+
+    def rows(values: Values, first: int, last: int, lags: int) -> Values:
+        """All lags of steps first to last - 1, series by series."""
+        columns = [values[:, first - lag : last - lag].ravel() for lag in range(lags)]
+        return np.column_stack([*columns, np.ones(len(columns[0]))])
+
+    squares, steps = 0.0, x.shape[1]
+    early = [(step, step + 1, step + 1) for step in range(min(order - 1, steps))]
+    for first, last, lags in [*early, (order - 1, steps, order)]:
+        weights = np.linalg.lstsq(rows(x, first, last, lags), goal[:, first:last].ravel(), rcond=None)[0]
+        squares += np.sum((rows(test_x, first, last, lags) @ weights - test_goal[:, first:last].ravel()) ** 2)
+    return float(squares / test_goal.size)
+
+
+def warm_up(step: int) -> float:
+    """The rate, rising in equal steps to RATE."""
+    return RATE * min(1.0, (step + 1) / WARM_UP)
+
+
+# The rate of each step, and the fitted head's least penalty for each row.
+REMEDIES: dict[str, tuple[Callable[[int], float], float]] = {
+    "rate 0.01": (lambda k: 0.01, 0.0),
+    "rate 0.001": (lambda k: RATE, 0.0),
+    "rate 0.0001": (lambda k: 0.0001, 0.0),
+    "warm-up": (warm_up, 0.0),
+    "least penalty": (lambda k: RATE, LEAST),
+    "warm-up, least penalty": (warm_up, LEAST),
 }
+SHOWN, EVERY, STEPS, FEW = ("torch-default", "proposed-4"), 4, 100, 200
 
 
-def first_steps(work: Task, seed: int, steps: int = 100) -> dict[str, list[float]]:
-    """The test error (of 200 series) at every other of Adam's first steps from a fitted head, by remedy."""
-    torch.set_num_threads(1)
-    curves = {}
-    for name, (rate, penalty) in REMEDIES.items():
-        body, head = networks(work, "forget-one", True, seed, penalty)
+def first_steps(key: Key, method: str, seed: int) -> dict[str, list[float]]:
+    """The test error (of FEW series) at every fourth of Adam's first steps from a fitted head, by remedy."""
+    work, curves = task(*key), {}
+    for name, (rate, least) in REMEDIES.items():
+        body, head = networks(work, method, True, seed, least)
         trained = train(work, body, head, seed, map(rate, itertools.count()))
-        curves[name] = [tested(work, body, head, 200)]
-        for _ in range(steps // 2):
-            next(trained)
-            next(trained)
-            curves[name].append(tested(work, body, head, 200))
+        curves[name] = [reported(work, body, head, FEW)]
+        for _ in range(STEPS // EVERY):
+            for _ in range(EVERY):
+                next(trained)
+            curves[name].append(reported(work, body, head, FEW))
     return curves

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import Ridge  # type: ignore[import-untyped]
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
@@ -97,6 +97,23 @@ def test_gcv_knows_rows_not_seen() -> None:
             init.fit_readout_(linear, x[:30], y[:30], penalty=penalty)
             errors[name] += nn.functional.mse_loss(linear(x[30:]), y[30:]).item()
     assert errors["chosen"] < min(errors["none"], errors["large"])
+
+
+def test_the_least_penalty() -> None:
+    """Features of little variance get large weights; `least` a row bounds them, and does nothing below the choice."""
+    x, y = data(noise=0.01)
+    small = 1e-3 * x
+    free, bound, given = head(), head(), head()
+    chosen = init.fit_readout_(free, small, y)
+    found = init.fit_readout_(bound, small, y, least=1e-4)
+    assert found.penalty >= 1e-4 * ROWS > chosen.penalty
+    assert bound.weight.norm() < 0.5 * free.weight.norm()
+    again = init.fit_readout_(given, small, y, least=0.5 * chosen.penalty / ROWS)
+    assert again.penalty == pytest.approx(chosen.penalty, rel=1e-3)
+    constant = init.fit_readout_(head(), torch.ones_like(x), y, least=1e-4)
+    assert constant.penalty == pytest.approx(1e-4 * ROWS)
+    with pytest.raises(TheoryError, match="least = -1"):
+        init.fit_readout_(head(), x, y, least=-1)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 200])

@@ -124,6 +124,14 @@ def test_the_generator_decides() -> None:
     assert torch.equal(first[1], parameter(init.initialise_(lstm, "normalized"), "weight_hh_l0"))
 
 
+def test_devices_need_not_agree() -> None:
+    """Of a generator only a seed is taken, on its own device: a module elsewhere, here on meta, is no error."""
+    with torch.device("meta"):
+        lstm = init.initialise_(nn.LSTM(3, 5), "normalized", generator=seeded(1))
+        init.initialise_(nn.LSTM(3, 5), "normalized")
+    assert parameter(lstm, "weight_hh_l0").device.type == "meta"
+
+
 def test_any_model_that_contains_lstms() -> None:
     """Every LSTM in a model is found and named, and nothing else touched; a model without one is an error."""
     model = nn.ModuleDict(

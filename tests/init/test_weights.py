@@ -14,7 +14,7 @@ from peephole import init
 from peephole.init.methods import Array
 from peephole.theory import Cell, TheoryError, Variances, simulate
 
-DRAWN = 4000  # numbers of one block that a check pools, over as many seeds as that takes
+DRAWN, SEEDS = 4000, 1000  # numbers of one block that a check pools, over so many seeds at most
 GATES = ("i", "f", "c", "o")
 ORTHOGONAL = [name for name, method in init.METHODS.items() if method.recurrent == "orthogonal"]
 
@@ -22,7 +22,7 @@ ORTHOGONAL = [name for name, method in init.METHODS.items() if method.recurrent 
 def pooled(draw: Callable[[int], dict[str, Array]]) -> dict[str, Array]:
     """Every block's numbers over enough seeds."""
     first = draw(0)
-    seeds = {name: math.ceil(DRAWN / block.size) for name, block in first.items()}
+    seeds = {name: min(math.ceil(DRAWN / block.size), SEEDS) for name, block in first.items()}
     draws = [first, *(draw(seed) for seed in range(1, max(seeds.values())))]
     return {name: np.concatenate([d[name].ravel() for d in draws[:count]]) for name, count in seeds.items()}
 

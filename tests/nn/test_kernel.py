@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -138,7 +139,7 @@ def test_nan_stays_nan(leaf: str, dtype: torch.dtype) -> None:
     assert got["y"].isnan().any()
 
 
-def losses(case: Case, dtype: torch.dtype, backend: str, observed: bool, junk: float = 0.0) -> Answer:
+def losses(case: Case, dtype: torch.dtype, backend: str, observed: bool, junk: float = 0.0, **options: Any) -> Answer:
     """The next-step loss and its gradients."""
     leaves = draw(case, dtype)
     taken = {name: leaves[name].requires_grad_() for name in leaves if name.startswith(("weight", "bias"))}
@@ -156,6 +157,7 @@ def losses(case: Case, dtype: torch.dtype, backend: str, observed: bool, junk: f
         cell_activation=cell,
         output_activation=output,
         backend=backend,
+        **options,
     )
     torch.autograd.backward(loss, torch.arange(1.0, loss.numel() + 1, dtype=dtype).view(loss.shape))
     return {"loss": loss.detach()} | gradients(taken)
@@ -174,6 +176,26 @@ def test_next_step_loss(output: str, observed: bool, dtype: torch.dtype) -> None
             )  # fmt: skip
             wanted = losses(case, torch.float64, "reference", observed)
             assert_close(losses(case, dtype, "fused", observed), wanted, dtype, case)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("detached", [False, True])
+def test_own_estimates(detached: bool, dtype: torch.dtype) -> None:
+    """So is the loss of networks that fill their gaps themselves, also where fresh memory is full of NaN."""
+    how: dict[str, Any] = {"fill": "model", "detach_fill": detached}
+    for k, (replicas, own) in enumerate([(None, False), (2, True), (3, False)]):
+        for steps, batch, units in [(2, 1, 1), (140, 70, 1), (9, 33, 6), (5, 17, 17)]:
+            case = Case(
+                steps, batch, units, units, replicas, own, bias=k != 2, peepholes=k != 1,
+                activations=("sigmoid", "tanh", "tanh" if k == 1 else "identity"),
+            )  # fmt: skip
+            wanted = losses(case, torch.float64, "reference", True, **how)
+            kernel.poison(True)
+            try:
+                got = losses(case, dtype, "fused", True, torch.nan, **how)
+            finally:
+                kernel.poison(False)
+            assert_close(got, wanted, dtype, case)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

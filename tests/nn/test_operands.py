@@ -80,6 +80,17 @@ def test_what_does_not_fit_the_loss() -> None:
             loss.next_step_loss_operator(of["x"], target, weight, *weights, LSTM, True)
 
 
+@pytest.mark.parametrize("own", [-1, 1, 2, 3])
+def test_own_estimates_of_other_inputs(own: int) -> None:
+    """NaN in x is filled by h only where there are as many units as inputs, and in ways that exist."""
+    of = operands()
+    wide = [torch.cat((of[name], of[name]), -1) for name in ("x", "weight_ih")]
+    with pytest.raises(ValueError, match=f"own = {own}"):
+        loss.next_step_loss_operator(
+            wide[0], of["x"], of["x"], wide[1], *(of[name] for name in NAMES[2:5]), LSTM, True, own
+        )
+
+
 @pytest.mark.parametrize("activations", [[9, 9, 9], [-1, 0, 0], [0], []])
 def test_activations_by_number(activations: list[int]) -> None:
     """Three numbers of activations that exist."""

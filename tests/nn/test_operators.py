@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from peephole.nn import functional, loss, operators
+from peephole.nn import functional, kernel, loss, operators
 from tests.nn.cases import DTYPES, Case, assert_close, distance, draw, run
 
 CASES = [Case(4, 5, 3, 2, 1), Case(3, 40, 2, 3, 2), Case(3, 5, 2, 3, 2, True, peepholes=False, bias=False)]
@@ -63,9 +63,11 @@ def test_opcheck_next_step_loss(differentiate: bool, weighted: bool, dtype: torc
             weight.requires_grad_(differentiate)
         x = leaves["x"]
         weight = torch.full_like(x, 0.25) if weighted else None
-        torch.library.opcheck(
-            loss.next_step_loss_operator, (x, x.roll(-1, 1), weight, *weights, [0, 1, 2], differentiate)
-        )
+        arguments = (x, x.roll(-1, 1), weight, *weights, [0, 1, 2], differentiate)
+        torch.library.opcheck(loss.next_step_loss_operator, arguments)
+        if weighted:
+            own = (torch.where(x > 0, x, torch.nan), *arguments[1:], kernel.ESTIMATE)
+            torch.library.opcheck(loss.next_step_loss_operator, own)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

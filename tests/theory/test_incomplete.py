@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from peephole.theory import Cell, TheoryError, column_factors, kappa, preactivation_variance, preset
+from peephole.theory import Cell, TheoryError, column_factors, kappa, preactivation_variance, preset, visit_shares
 
 ALPHAS = (0.0, 1.0, -0.5)
 
@@ -71,3 +71,18 @@ def test_column_factors() -> None:
     assert np.sum(factors * shares) == 3
     with pytest.raises(TheoryError, match="from 0 to 1"):
         column_factors([1.2])
+
+
+def test_visit_shares() -> None:
+    """A share for each visit up to the last observed: an empty one before counts, padding does not."""
+    x = np.ones((3, 4, 2))
+    assert visit_shares(x) == 1.0
+    x[0, 1, 0] = x[0, 2:] = np.nan  # one, a half, and two visits of padding
+    x[1, 0] = np.nan  # an empty visit first
+    x[2] = np.nan  # no visit at all
+    assert visit_shares(x) == (1.0, 0.5, 0.0, 1.0, 1.0, 1.0)
+    assert Cell(2, 2, observed=visit_shares(x)).kappa == pytest.approx(4.5 / 6)
+    with pytest.raises(TheoryError, match="no shares"):
+        visit_shares(x[2:])
+    with pytest.raises(TheoryError, match=r"sequences, steps, inputs.*\(4, 2\)"):
+        visit_shares(x[0])

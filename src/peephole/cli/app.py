@@ -13,15 +13,17 @@ from typer.exceptions import TyperException
 from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
+from peephole.cli.export import export
 from peephole.cli.forecast import forecast
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.interop.errors import InteropError
 from peephole.progression.errors import ProgressionError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError, ProgressionError)
+OURS = (TheoryError, DataError, ExperimentError, InteropError, ProgressionError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,6 +33,7 @@ app = typer.Typer(
 app.command()(solve)
 app.command()(check)
 app.command()(reproduce)
+app.command()(export)
 app.command()(bench)
 app.add_typer(forecast, name="forecast")
 

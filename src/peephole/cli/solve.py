@@ -47,7 +47,7 @@ def solve(
 
       peephole solve --no-peepholes --forget-bias 3 --level wide --fix w_f=0.002,u_f=0.002
 
-      peephole solve --inputs 64 --json | peephole check --variances -
+      peephole solve --inputs 64 --json | peephole check --variances - --level linear
     """
     cell = opt.build_cell(
         inputs, units, peepholes, gate, cell_input, output, forget_bias, observed, fill_exponent

@@ -48,6 +48,7 @@ def fit_readout_(
     targets: Any = None,
     *,
     penalty: float | None = None,
+    least: float = 0.0,
     observed: Tensor | PackedSequence | None = None,
 ) -> Readout:
     """Set a linear head's weight and bias to the ridge solution: the least squared error plus penalty times |weight|².
@@ -62,18 +63,22 @@ def fit_readout_(
     column for itself. Columns observed in the same rows share their work; else each pattern has an F x F matrix.
 
     `penalty` is one number for all columns, by generalised cross-validation unless given; 0 is least squares, of
-    least norm where that leaves a choice.
+    least norm where that leaves a choice. Cross-validation considers no penalty below `least` times the rows: features
+    of little variance can ask for weights so large that the first steps of training throw the start away, and 1e-4
+    is a remedy.
     """
     if not isinstance(head, nn.Linear):
         raise TheoryError(f"head is a {type(head).__name__}: an nn.Linear is fitted")
     if penalty is not None and not 0 <= penalty < math.inf:
         raise TheoryError(f"penalty = {penalty!r}: finite and at least 0, or None for cross-validation")
+    if not 0 <= least < math.inf:
+        raise TheoryError(f"least = {least!r}: finite and at least 0")
     sums = Accumulator(head.out_features, head.bias is not None)
     for batch in _batches(features, targets, observed):
         sums.add(*rows(head.in_features, head.out_features, *batch))
     _check_observed(sums)
     spectra = [Spectrum(group, sums.intercept) for group in sums.groups]
-    penalty = best_penalty(spectra) if penalty is None else float(penalty)
+    penalty = best_penalty(spectra, least * sums.rows) if penalty is None else float(penalty)
     before = _error(sums, head)
     for spectrum in spectra:
         weight, bias = (torch.from_numpy(part).to(head.weight) for part in spectrum.solution(penalty))
@@ -92,6 +97,7 @@ def fit_body_and_readout_(
     last: bool = False,
     batch_size: int = 256,
     penalty: float | None = None,
+    least: float = 0.0,
     observed: Tensor | None = None,
 ) -> Readout:
     """Run `body` over `x` once, and set `head` to the ridge solution on what comes out; the body stays as it is.
@@ -111,7 +117,7 @@ def fit_body_and_readout_(
     body.eval()
     try:
         found = ((_features(body, inputs, last), *rest) for inputs, *rest in batches)
-        return fit_readout_(head, found, penalty=penalty)
+        return fit_readout_(head, found, penalty=penalty, least=least)
     finally:
         for module, mode in modes:
             module.training = mode

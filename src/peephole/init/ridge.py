@@ -160,12 +160,15 @@ def score(spectra: Sequence[Spectrum], penalty: float) -> float:
     return sum(s.gcv(penalty) for s in spectra) / sum(len(s.columns) for s in spectra)
 
 
-def best_penalty(spectra: Sequence[Spectrum]) -> float:
-    """The one penalty for all columns with the least GCV, from 1e-12 to 1e4 times the largest eigenvalue."""
+def best_penalty(spectra: Sequence[Spectrum], least: float = 0.0) -> float:
+    """The one penalty for all columns with the least GCV, from 1e-12 to 1e4 times the largest eigenvalue.
+
+    None below `least` is considered.
+    """
     largest = max((float(s.d[-1]) for s in spectra if len(s.d)), default=0.0)
     if largest == 0:  # constant features: nothing to shrink
-        return 0.0
-    grid = np.linspace(math.log(largest * 1e-12), math.log(largest * 1e4), 161)
+        return least
+    grid = np.linspace(math.log(max(largest * 1e-12, least)), math.log(max(largest * 1e4, least)), 161)
     scores = [score(spectra, math.exp(at)) for at in grid]
     best = int(np.argmin(scores))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])

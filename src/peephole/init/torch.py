@@ -119,9 +119,7 @@ def variances_(module: Any, v: Variances, *, generator: Generator = None, distri
 
 def lstms(module: nn.Module) -> dict[str, nn.Module]:
     """The LSTMs in a module, by name; the module itself, if it is one, under the empty name."""
-    found: dict[str, nn.Module] = {
-        name: part for name, part in module.named_modules() if isinstance(part, (nn.LSTM, nn.LSTMCell, HasStackedCells))
-    }
+    found = {name: part for name, part in module.named_modules() if is_lstm(part)}
     if not found:
         raise TheoryError(
             f"no LSTM in {type(module).__name__}: nn.LSTM, nn.LSTMCell and PeepholeLSTM are covered, alone or inside "

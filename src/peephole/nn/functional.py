@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from peephole.nn import kernel, loss, missing, modes, operators, reference
+from peephole.nn import exported, kernel, loss, missing, modes, operators, reference
 from peephole.nn.networks import Networks, State, a_tensor
 
 __all__ = ["next_step_loss", "peephole_lstm"]
@@ -45,6 +45,8 @@ def peephole_lstm(
     if lengths is not None:
         lengths = _checked_lengths(lengths, x)
         x = networks.ended_at(lengths)
+    if exported.asked(weight_hh):
+        return exported.peephole_lstm(x, networks.weights, h, c, lengths, activations)
     if not _fused(backend, x, h, c, *networks.weights) or networks.batch == 0:
         gate, cell_input, output = activations
         with _plain_products(x):
@@ -97,27 +99,23 @@ def next_step_loss(
     if x.shape[-3] < 2:
         raise ValueError(f"a next step needs at least 2 steps, x has shape {tuple(x.shape)}")
     inputs, target, weight, own = _regression(x, observed, fill, loss_weight)
-    if own is not None and backend == "fused":
-        raise kernel.KernelError("backend 'fused': the kernels have no fill 'model'")
-    if x.requires_grad or own is not None or not _fused(backend, x, *networks.weights):
-        return reference.squared_error(
-            _outputs(networks, inputs, own, detach_fill, activations, backend), target, weight
-        )
+    if own and detach_fill:
+        own = kernel.DETACHED
+    if x.requires_grad or not _fused(backend, x, *networks.weights):
+        return reference.squared_error(_outputs(networks, inputs, own, activations, backend), target, weight)
     numbers = [kernel.ACTIVATIONS.index(name) for name in activations]
     lead = networks.lead_x
     w_ih, w_hh, w_ph, b = (networks.lead(w) for w in networks.weights)
     differentiate = torch.is_grad_enabled() and any(w is not None and w.requires_grad for w in networks.weights)
     weight = None if weight is None else lead(weight)
-    found = loss.next_step_loss(lead(inputs), lead(target), weight, w_ih, w_hh, w_ph, b, numbers, differentiate)
+    found = loss.next_step_loss(lead(inputs), lead(target), weight, w_ih, w_hh, w_ph, b, numbers, differentiate, own)
     return networks.trail(found)
 
 
-def _outputs(
-    networks: Networks, x: Tensor, own: Tensor | None, detach: bool, activations: tuple[str, ...], backend: str
-) -> Tensor:
-    """What the layer puts out on `x`, and on its own estimates where `own` is false."""
+def _outputs(networks: Networks, x: Tensor, own: int, activations: tuple[str, ...], backend: str) -> Tensor:
+    """What the layer puts out on `x`; where that is NaN on its own estimates, if so asked, which only the loop does."""
     gate, cell, output = activations
-    if own is None:
+    if not own:
         y, _ = peephole_lstm(
             x, *networks.weights, gate_activation=gate, cell_activation=cell, output_activation=output, backend=backend
         )
@@ -125,24 +123,25 @@ def _outputs(
     with _plain_products(x):
         y, _, _ = reference.peephole_lstm(
             x, *networks.weights, *networks.initial(None), gate=gate, cell_input=cell, output=output,
-            observed=own, detach_fill=detach,
+            observed=missing.observed(x), detach_fill=own == kernel.DETACHED,
         )  # fmt: skip
     return y
 
 
 def _regression(
     x: Tensor, observed: Tensor | None, fill: str, loss_weight: str
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Inputs, targets, the targets' weights, and the mask of the inputs that the network fills itself."""
+) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    """Inputs, targets, the targets' weights, and whether NaN in the inputs is for the network to fill."""
     steps = x.shape[-3] - 1
     before, after = x.narrow(-3, 0, steps), x.narrow(-3, 1, steps)
     seen = missing.gaps(x, observed)
     if seen is None:
-        return before, after, None, None
+        return before, after, None, kernel.NONE
     mask = seen.narrow(-3, 0, steps)
     weight = missing.loss_weights(seen.narrow(-3, 1, steps), loss_weight, dtype=x.dtype)
-    own = fill == "model"
-    return missing.fill(before, mask, "zero" if own else fill), after, weight, mask if own else None
+    if fill == "model":
+        return torch.where(mask, before, torch.nan), after, weight, kernel.ESTIMATE
+    return missing.fill(before, mask, fill), after, weight, kernel.NONE
 
 
 def _activations(*names: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 ACTIVATIONS = ("sigmoid", "tanh", "identity", "relu", "hard_sigmoid")  # as csrc/problem.h numbers them
 FORWARD, BACKWARD, NEXT_STEP_LOSS = range(3)  # as csrc/kernels.h numbers them
+NONE, ESTIMATE, DETACHED = range(3)  # what NaN in x stands for, as csrc/problem.h numbers it
 
 # struct Problem of csrc/problem.h: sizes, flags, pointers, the scale of the loss and the loss.
 _TENSORS = (
@@ -109,13 +110,14 @@ def run(
     tensors: dict[str, Tensor | None],
     scale: float = 0.0,
     loss: Tensor | None = None,
+    own: int = NONE,
 ) -> None:
     """Hand the problem to the kernels, in blocks of so many vectors, as problem.h says."""
     x, w_hh = tensors["x"], tensors["w_hh"]
     assert x is not None
     assert w_hh is not None
     leading, *sizes = x.shape
-    flags = (x.itemsize == 8, vectors, *activations, leading == 1, torch.get_num_threads(), 0)
+    flags = (x.itemsize == 8, vectors, *activations, leading == 1, torch.get_num_threads(), own)
     given = map(tensors.get, _TENSORS)
     pointers = [0 if tensor is None else tensor.data_ptr() for tensor in given]
     at_loss = 0 if loss is None else loss.data_ptr()

@@ -22,17 +22,20 @@ def next_step_loss_operator(
     bias: Tensor | None,
     activations: list[int],
     differentiate: bool,
+    own: int = kernel.NONE,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`passes.next_step_loss`."""
     of = Operands(x, w_hh, activations)
     x, target = of.sequences(x, of.inputs), of.sequences(target, of.units)
     weight = None if weight is None else of.sequences(weight, of.units)
+    if own not in (kernel.NONE, kernel.ESTIMATE, kernel.DETACHED) or (own and of.inputs != of.units):
+        raise ValueError(f"own = {own}: 0, or, where inputs {of.inputs} and units {of.units} are as many, 1 or 2")
     (w_ih, w_hh), (w_ph, bias) = of.weights(w_ih, w_hh), of.vectors(w_ph, bias)
-    return passes.next_step_loss(x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate)
+    return passes.next_step_loss(x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate, own)
 
 
 @next_step_loss_operator.register_fake
-def _(x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate):  # type: ignore[no-untyped-def]
+def _(x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate, *_):  # type: ignore[no-untyped-def]
     replicas, units = w_hh.shape[0], w_hh.shape[2]
     shapes = (w_ih.shape, w_hh.shape, (replicas, 3 * units), (replicas, 4 * units)) if differentiate else ((0,),) * 4
     return x.new_empty(replicas), *(x.new_empty(shape) for shape in shapes)
@@ -41,17 +44,17 @@ def _(x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate):  #
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output[1:], *inputs[:7])
     ctx.mark_non_differentiable(*output[1:])
-    ctx.activations = inputs[7]
+    ctx.activations, ctx.own = inputs[7], inputs[9]
 
 
 def _differentiate(ctx: Any, grad_loss: Tensor, *_: Any) -> Any:
     gw, gu, gp, gb, *inputs = ctx.saved_tensors
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # create_graph=True: gradients of gradients
-        return None, None, None, *_differentiate_loop(ctx, grad_loss, inputs), None, None
+        return None, None, None, *_differentiate_loop(ctx, grad_loss, inputs), None, None, None
     by_network = grad_loss[:, None]
     grad_p = None if inputs[5] is None else gp * by_network
     grad_b = None if inputs[6] is None else gb * by_network
-    return None, None, None, gw * by_network[..., None], gu * by_network[..., None], grad_p, grad_b, None, None
+    return None, None, None, gw * by_network[..., None], gu * by_network[..., None], grad_p, grad_b, None, None, None
 
 
 def _differentiate_loop(ctx: Any, grad_loss: Tensor, inputs: list[Tensor | None]) -> list[Tensor | None]:
@@ -64,8 +67,9 @@ def _differentiate_loop(ctx: Any, grad_loss: Tensor, inputs: list[Tensor | None]
     gate, cell_input, output = (kernel.ACTIVATIONS[number] for number in ctx.activations)
     zeros = x.new_zeros(w_hh.shape[0], x.shape[-2], w_hh.shape[-1])
     y, _, _ = reference.peephole_lstm(
-        x, w_ih, w_hh, w_ph, bias, zeros, zeros, gate=gate, cell_input=cell_input, output=output
-    )
+        x, w_ih, w_hh, w_ph, bias, zeros, zeros, gate=gate, cell_input=cell_input, output=output,
+        observed=~x.isnan() if ctx.own else None, detach_fill=ctx.own == kernel.DETACHED,
+    )  # fmt: skip
     wanted = {k: w for k, w in enumerate(inputs[3:]) if w is not None and ctx.needs_input_grad[3 + k]}
     loss = reference.squared_error(y, target, weight)
     found = torch.autograd.grad(loss, list(wanted.values()), grad_loss, create_graph=True)
@@ -96,9 +100,10 @@ def next_step_loss(
     bias: Tensor | None,
     activations: list[int],
     differentiate: bool,
+    own: int = kernel.NONE,
 ) -> Tensor:
-    """The loss of R networks; differentiable by the weights if asked."""
-    arguments = (x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate)
+    """The loss of R networks; differentiable by the weights if asked. `own` says what NaN in x stands for."""
+    arguments = (x, target, weight, w_ih, w_hh, w_ph, bias, activations, differentiate, own)
     if not modes.eager(*arguments[:7]):
         run: Any = next_step_loss_operator
     else:

@@ -124,15 +124,19 @@ def next_step_loss(
     bias: Tensor | None,
     activations: list[int],
     differentiate: bool,
+    own: int = kernel.NONE,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The squared error of h(t) against target(t), averaged or weighted, of R networks, and its gradients at once."""
+    """The squared error of h(t) against target(t), averaged or weighted, of R networks, and its gradients at once.
+
+    `own` says what NaN in x stands for.
+    """
     loss = x.new_empty(w_hh.shape[0], dtype=torch.float64)
     gw, gu, gp, gb = _gradients(w_ih, w_hh) if differentiate else (x.new_empty(0) for _ in range(4))
     tensors = {"x": x, "target": target, "weight": weight, "w_ih": w_ih, "w_hh": w_hh, "w_ph": w_ph, "bias": bias}
     if differentiate:
         tensors |= {"grad_w_ih": gw, "grad_w_hh": gu, "grad_w_ph": gp, "grad_bias": gb}
     vectors, _ = _block(x.shape[2], w_hh.shape[2], x.itemsize)
-    kernel.run(kernel.NEXT_STEP_LOSS, vectors, activations, tensors, 1.0 / max(target[0].numel(), 1), loss)
+    kernel.run(kernel.NEXT_STEP_LOSS, vectors, activations, tensors, 1.0 / max(target[0].numel(), 1), loss, own)
     return loss.to(x.dtype), gw, gu, gp, gb
 
 

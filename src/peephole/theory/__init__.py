@@ -21,7 +21,7 @@ from peephole.theory.conditions import (
 )
 from peephole.theory.errors import ExplosionError, LevelError, TheoryError
 from peephole.theory.flow import QUANTILES, Flow
-from peephole.theory.incomplete import column_factors, kappa
+from peephole.theory.incomplete import column_factors, kappa, visit_shares
 from peephole.theory.inputs import autocorrelation
 from peephole.theory.linear import FixedPoint, LinearMap
 from peephole.theory.moments import Moments, moments
@@ -68,4 +68,5 @@ __all__ = [
     "solve",
     "unprinted_conditions",
     "variance_names",
+    "visit_shares",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +28,9 @@ LARGEST = 1e30
 class Cell:
     """One LSTM layer as the theory sees it.
 
-    `observed` is the share of inputs observed, or the list of shares of real visits (see `kappa`), and
-    `fill_exponent` the alpha of their rescaling. A bias is a number, or a list of values that the units
-    take in turn (so that `chrono`'s spread of forget biases has a prediction at level `wide`).
+    `observed` is the share of inputs observed, or the list of shares of real visits (`visit_shares` of the data;
+    see `kappa`), and `fill_exponent` the alpha of their rescaling. A bias is a number, or a list of values that
+    the units take in turn (so that `chrono`'s spread of forget biases has a prediction at level `wide`).
     """
 
     inputs: int
@@ -51,6 +52,8 @@ class Cell:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise TheoryError(f"{name} = {size!r}: a cell needs a whole number of {name}, at least 1")
+        if not isinstance(self.peepholes, bool | np.bool_):
+            raise TheoryError(f"peepholes = {self.peepholes!r}: True or False")
         for name in ("forget_bias", "input_bias", "output_bias", "cell_bias", "observed"):
             object.__setattr__(self, name, _number_or_tuple(name, getattr(self, name)))
         shares = np.atleast_1d(self.observed)
@@ -110,6 +113,8 @@ class Variances:
 
     def __post_init__(self) -> None:
         for name, value in self.as_dict().items():
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TheoryError(f"{name} = {value!r}: a variance is a number")
             if not (math.isfinite(value) and value >= 0):
                 raise TheoryError(f"{name} = {value}: a variance must be finite and not negative")
             if value > LARGEST:

@@ -45,6 +45,24 @@ def kappa(observed: float | Sequence[float], inputs: int, fill_exponent: float =
     return mean**2 if lag else mean
 
 
+def visit_shares(x: ArrayLike) -> float | tuple[float, ...]:
+    """The share of features observed at each visit of a batch (sequences, steps, inputs), NaN missing: `Cell.observed`.
+
+    1 where nothing is missing. A sequence ends with its last observed visit: what follows is padding and no visit. An
+    empty visit before counts as one, with share 0. Give what goes in: all visits but the last, where that is only
+    forecast.
+    """
+    batch = np.asarray(x, dtype=float)
+    if batch.ndim != 3:
+        raise TheoryError(f"a batch has the shape (sequences, steps, inputs), got {batch.shape}")
+    seen = ~np.isnan(batch)
+    if not seen.any():
+        raise TheoryError("a batch of which nothing was observed has no shares")
+    visits = np.logical_or.accumulate(seen.any(-1)[:, ::-1], axis=1)[:, ::-1]
+    shares = seen.mean(-1)[visits]
+    return 1.0 if shares.min() == 1 else tuple(shares.tolist())
+
+
 def draw_gaps(
     observed: float | Sequence[float], shape: tuple[int, ...], fill_exponent: float, rng: np.random.Generator
 ) -> Array:

@@ -76,6 +76,8 @@ def _own_batch(cell: Cell, x: ArrayLike) -> FloatArray:
     batch = np.asarray(x, dtype=float)
     if batch.ndim != 3 or batch.shape[2] != cell.inputs or 0 in batch.shape:
         raise TheoryError(f"x has shape {batch.shape}; the cell wants (sequences, steps, {cell.inputs})")
+    if np.isinf(batch).any():
+        raise TheoryError("x holds infinite values; NaN marks what is missing")
     return _fill(batch, ~np.isnan(batch), cell.fill_exponent)
 
 

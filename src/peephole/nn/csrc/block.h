@@ -107,6 +107,7 @@ class Block {
     load_state(p.c0, c);
     for (int64_t t = 0; t < p.steps; ++t) {
       load(p.x, p.x_shared, t, I, x);
+      if (p.own) fill_from(h, lanes, x, lanes);
       step(t, tape);
       std::swap(h, h_next);
       if (p.y) store(h, p.y, t, H);
@@ -126,6 +127,7 @@ class Block {
       load_into_slot(t, slot, stride);
       differentiate(t, tape, slot, stride);
       back_through_weights(slot, stride, t);
+      if (p.own) fill_from(inputs + I * stride + slot * lanes, stride, inputs + slot * lanes, stride);
       collect_loss(t);
       if (slot == 0 || t == 0) {
         sum_products<Real>(d_gates + slot * lanes, H, inputs + slot * lanes, I + H, stride, (chunk - slot) * Vecs, sums.weights);
@@ -204,6 +206,15 @@ class Block {
   }
   void store_state(const Real *rows, void *tensor) const {
     if (tensor) Rows<Real, Vecs>::scatter(rows, H, count, static_cast<Real *>(tensor) + (replica * p.batch + first) * H);
+  }
+
+  // NaN in the rows of x becomes what stands in the rows of h.
+  void fill_from(const Real *h, int64_t h_stride, Real *x, int64_t x_stride) const {
+    for (int64_t n = 0; n < I; ++n)
+      for (int v = 0; v < Vecs; ++v) {
+        V &entry = vectors(x + n * x_stride)[v];
+        entry = entry == entry ? entry : vectors(h + n * h_stride)[v];
+      }
   }
 
   // All bits set in the lanes whose sequence still runs at step t.
@@ -415,13 +426,20 @@ class Block {
 
   void back_through_weights(int64_t slot, int64_t stride, int64_t t) {
     const Real *gates = d_gates + slot * lanes, *packed = w.backward;
-    if (p.grad_x) {
-      multiply_back<Real, Vecs>(packed, I, 4 * H, gates, stride, d_x);
-      store(d_x, p.grad_x, t, I);
-    }
+    if (p.grad_x || p.own == ESTIMATE) multiply_back<Real, Vecs>(packed, I, 4 * H, gates, stride, d_x);
+    if (p.grad_x) store(d_x, p.grad_x, t, I);
     multiply_back<Real, Vecs>(packed + I * 4 * H, H, 4 * H, gates, stride, d_h);
+    if (p.own == ESTIMATE) return_to_estimates(inputs + slot * lanes, stride);
     if (p.lengths)
       for (int64_t e = 0; e < H * Vecs; ++e) vectors(d_h)[e] += vectors(kept)[e];
+  }
+
+  // What reached a NaN of x is h(t-1)'s.
+  void return_to_estimates(const Real *x, int64_t stride) {
+    for (int64_t e = 0; e < I * Vecs; ++e) {
+      const V entry = vectors(x + e / Vecs * stride)[e % Vecs];
+      vectors(d_h)[e] += entry == entry ? V{} : vectors(d_x)[e];
+    }
   }
 
   void add_elementwise(const Gradients<Real> &sums) {
