@@ -66,8 +66,8 @@ def measure(grid: Grid, repeats: int, seeds: int) -> Found:
     for number, (train, test) in enumerate(folds(grid, FOLDS, repeats=repeats, seed=1)):
         started = time.perf_counter()
         for architecture, kept in (("residual", found.ours), ("paper", found.paper)):
-            epochs = {"epochs": 1000} if architecture == "paper" else {}
-            model = ProgressionModel(architecture=architecture, seeds=seeds, seed=number, **epochs)
+            epochs = 1000 if architecture == "paper" else 200
+            model = ProgressionModel(architecture=architecture, seeds=seeds, seed=number, epochs=epochs)
             kept.append(evaluate(model.fit(grid.take(train)), grid.take(test)))
         found.shares.append(len(test) / len(train))
         seconds = time.perf_counter() - started

@@ -79,7 +79,7 @@ def table(found: dict[str, Array], horizon: int) -> str:
     ]
     for name, values in found.items():
         mean = values[:, :, horizon].mean(axis=0)
-        usual = f"**`{name}`**, the default" if name == "forward" else name if name == CARRIED else f"`{name}`"
+        usual = f"**`{name}`**, the default" if name == "model" else name if name == CARRIED else f"`{name}`"
         lines.append(f"| {usual} | " + " | ".join(f"{error:.4f}" for error in mean) + f" | {mean[-1] - mean[0]:.4f} |")
     return "\n".join(lines)
 
@@ -91,7 +91,7 @@ def draw(found: dict[str, Array]) -> Figure:
         for ax, horizon in zip(figure.subplots(1, len(HORIZONS), sharey=True), range(len(HORIZONS)), strict=True):
             for name, values in found.items():
                 mean = values[:, :, horizon].mean(axis=0)
-                usual = name == "forward"
+                usual = name == "model"
                 ax.plot(
                     100 * np.array(SHARES),
                     mean,

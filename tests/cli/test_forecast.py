@@ -105,6 +105,27 @@ def test_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (folder / "page.html").read_text(encoding="utf-8") == page
 
 
+def test_adni(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file with ADNIMERGE's columns is trained on and forecast with `--adni`; its volumes are over ICV."""
+    table = synthetic.cohort(60, visits=5, jitter=0.0, seed=2).table
+    icv = 1.5e6
+    month = table["time"].astype(int)
+    rows = {
+        "RID": table["id"].str[1:].astype(int), "VISCODE": ["bl" if m == 0 else f"m{m:02d}" for m in month],
+        "EXAMDATE": "2010-01-01", "DX": table["diagnosis"].replace({"AD": "Dementia"}), "AGE": table["age"],
+        "ICV": icv, "Month_bl": month,
+    }  # fmt: skip
+    rows |= {name.removesuffix("_ICV"): (table[name] * icv).round(1) for name in table if name.endswith("_ICV")}
+    path = folder / "ADNIMERGE.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    assert run("train", path, "--adni", "--out", folder / "adni", *QUICK) == 0
+    assert "diagnoses: AD, CN, MCI" in capsys.readouterr().out
+    assert run("predict", folder / "adni", path, "--adni", "--horizons", "next", "--out", folder / "adni.csv") == 0
+    found = pd.read_csv(folder / "adni.csv")
+    assert len(found) == 60
+    assert found["WholeBrain_ICV"].between(0.3, 1.0).all()
+
+
 def test_a_model_that_loses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The paper's cell, hardly trained, loses to a baseline: exit status 1."""
     few = ("--architecture", "paper", "--epochs", 1, "--seeds", 1, "--horizons", 1)

@@ -18,8 +18,8 @@ from peephole.data.tidy import Roles, Table, make_table
 
 __all__ = ["SIX", "read"]
 
-# The paper's six volumes. Each is divided by the intracranial volume of the same row.
 SIX = ("Ventricles", "Hippocampus", "WholeBrain", "Fusiform", "MidTemp", "Entorhinal")
+"""The paper's six volumes. Each is divided by the intracranial volume of the same row."""
 
 DIAGNOSES = ("DX", "DXCHANGE")
 FURTHER = ("ICV", "EXAMDATE_bl", "DX_bl", "D1", "D2")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["BIOMARKERS", "DIAGNOSES", "Biomarker", "Cohort", "Truth", "cohort"]
 
 DIAGNOSES = ("CN", "MCI", "AD")
+"""Healthy, mild cognitive impairment, dementia."""
+
 ONSET_OF_MCI = -5.0  # years of disease time before dementia
 STEEP = 1.5  # not at random: what one standard deviation of disease time adds to a gap's log-odds
 
@@ -53,6 +55,7 @@ BIOMARKERS = (
     Biomarker("MidTemp_ICV", 0.0136, -0.0038, -0.00006, 0.0011, 0.00030, 0.0, 2.5),
     Biomarker("Entorhinal_ICV", 0.0026, -0.0010, -0.000012, 0.0003, 0.00012, -2.0, 2.2),
 )
+"""The six volumes that a cohort has, in this order."""
 
 
 @dataclass(frozen=True, eq=False)

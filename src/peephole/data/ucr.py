@@ -28,7 +28,6 @@ class Pin:
     sha256: str
 
 
-# The paper's three sets.
 PINNED = {
     "Crop": Pin(7200, 16800, 46, range(1, 25), "b9786ce4b1401dd0a90f117bd0b166c6a9fe15cc83845be69f41ca44227ace15"),
     "ElectricDevices": Pin(
@@ -36,6 +35,7 @@ PINNED = {
     ),
     "FordA": Pin(3601, 1320, 500, (-1, 1), "cf3d88aa44f99228a12a4f39a0e45eb867ce052402cd38f81c90927d96bd1e59"),
 }
+"""The paper's three sets: sizes, labels, and the hash of their arrays."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 from peephole.progression.history import Array
 
 LEVELS = (0.5, 0.9)
+"""The levels of the intervals around every forecast."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,8 @@ from scipy.stats import rankdata
 
 from peephole.progression.errors import ProgressionError
 
+__all__ = ["bca", "coverage", "cpa", "mae", "mauc", "mse", "wes"]
+
 Array = NDArray[np.float64]
 
 

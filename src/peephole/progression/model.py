@@ -48,8 +48,8 @@ class ProgressionModel:
         seed: the first; the same seed gives the same model, whatever the threads.
         units: of each LSTM; the paper's architecture has as many as features.
         method: how the LSTMs are started, one of `init.METHODS`.
-        fill: what stands where an input is missing, one of `nn.missing.FILLS`; None: "forward", and "zero" in the
-            paper's architecture.
+        fill: what stands where an input is missing, one of `nn.missing.FILLS`; None: "model", the network's own
+            forecast, and "zero" in the paper's architecture.
         loss_weight: how the targets share the paper's loss, one of `nn.missing.WEIGHTS`. The default architecture
             weighs each horizon and feature alike.
         epochs: at most.

@@ -136,8 +136,8 @@ class Inputs:
         """From standardised visits X (J, T, N), NaN where nothing was observed."""
         x = steps_first(X)
         seen = missing.observed(x)
-        own = fill == "model"
-        visit = missing.fill(x, seen, "forward" if own else fill)
+        own = fill == "model" and not bool(seen.all())
+        visit = missing.fill(x, seen, "forward" if fill == "model" else fill)  # a start, until there are forecasts
         age = np.nan_to_num(np.minimum(carried(X)[1], OLD), nan=OLD) / OLD
         number = np.broadcast_to(np.arange(X.shape[1])[None, :, None] / OLD, (*X.shape[:2], 1))
         parts = [~np.isnan(X), age, mean_so_far(X), number]
@@ -151,19 +151,26 @@ class Inputs:
 
 def residual(weights: dict[str, Tensor], inputs: Inputs, horizons: int) -> Tensor:
     """The forecasts (R, T, J, K, N) of the default architecture."""
+    return filling(weights, inputs, horizons)[0]
+
+
+def filling(weights: dict[str, Tensor], inputs: Inputs, horizons: int) -> tuple[Tensor, Tensor]:
+    """The forecasts, and the visits (R or 1, T, J, N) as they were filled on the way."""
     if inputs.own is None:
         u = torch.cat([inputs.visit, inputs.known], -1)
-        return inputs.visit.unsqueeze(-2) + head(weights, features(weights, u)[0], horizons)
+        forecasts = inputs.visit.unsqueeze(-2) + head(weights, features(weights, u)[0], horizons)
+        return forecasts, inputs.visit.unsqueeze(0)
     replicas = len(weights["bias"])
     estimate = torch.zeros(replicas, *inputs.visit.shape[1:])
-    state, outputs = None, []
+    state, outputs, visits = None, [], []
     for visit, known, gap in zip(inputs.visit, inputs.known, inputs.own, strict=True):
         filled = torch.where(gap, estimate, visit)
         u = torch.cat([filled, known.expand(replicas, *known.shape)], -1).unsqueeze(-3)
         h, state = features(weights, u, state)
         outputs.append(filled.unsqueeze(-2) + head(weights, h, horizons)[:, 0])
+        visits.append(filled)
         estimate = outputs[-1][..., 0, :]
-    return torch.stack(outputs, 1)
+    return torch.stack(outputs, 1), torch.stack(visits, 1)
 
 
 def features(weights: dict[str, Tensor], u: Tensor, state: State | None = None) -> tuple[Tensor, State]:

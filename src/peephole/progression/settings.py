@@ -26,7 +26,7 @@ def recipe(model: ProgressionModel) -> Recipe:
         value = getattr(model, name)
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ProgressionError(f"{name} = {value!r}: a whole number of at least {least}")
-    fill = model.fill or ("zero" if paper else "forward")
+    fill = model.fill or ("zero" if paper else "model")
     _one_of("fill", fill, FILLS)
     _one_of("loss_weight", model.loss_weight, WEIGHTS)
     _one_of("method", model.method, tuple(METHODS))

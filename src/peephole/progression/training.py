@@ -30,6 +30,7 @@ from peephole.progression.networks import (
     Paper,
     Residual,
     features,
+    filling,
     one_thread,
     residual,
     steps_first,
@@ -37,6 +38,7 @@ from peephole.progression.networks import (
 from peephole.theory import Cell
 from peephole.train import Descent, Sequences, descend
 
+REFITS = 2  # of the heads' start, each on gaps filled by the one before
 GROUP = 5  # networks that advance in one call
 LETTERS = dict(zip(LSTM, "WUVb", strict=True))
 SOFT = 0.01  # standardised errors below this are squared, in a smooth absolute error
@@ -107,18 +109,26 @@ class _Group:
         cell = Cell(inputs.size, recipe.units, output="tanh")
         seeds = [recipe.seed + first + r for r in range(len(held_out))]
         self.weights = stacked(recipe.method, cell, seeds)
-        self._fit_heads(targets, held_out)
+        self._fit_heads(targets, held_out, self.inputs.visit.unsqueeze(0))
+        for _ in range(REFITS if self.inputs.own is not None else 0):
+            with torch.no_grad():
+                filled = filling(self.weights, self.inputs, targets.shape[-2])[1]
+            self._fit_heads(targets, held_out, filled)
 
     @torch.no_grad()
-    def _fit_heads(self, targets: Tensor, held_out: Mask) -> None:
-        """Each head's start: ridge regression on what its LSTM, as drawn, makes of the training subjects."""
-        u = torch.cat([self.inputs.visit, self.inputs.known], -1)
+    def _fit_heads(self, targets: Tensor, held_out: Mask, filled: Tensor) -> None:
+        """Each head's start: ridge regression on what its LSTM, as drawn, makes of the training subjects.
+
+        `filled` are their visits without gaps (R, T, J, N), or the same for all networks (1, T, J, N).
+        """
+        filled = filled.expand(len(held_out), *filled.shape[1:])
+        u = torch.cat([filled, self.inputs.known.expand(len(held_out), *self.inputs.known.shape)], -1)
         seen, _ = features(self.weights, u)
-        changes = (targets - self.inputs.visit.unsqueeze(-2)).flatten(-2)
+        changes = (targets - filled.unsqueeze(-2)).flatten(-2)
         heads = []
         for r, held in enumerate(held_out):
             mine = torch.from_numpy(~held)
-            wanted = changes[:, mine]
+            wanted = changes[r][:, mine]
             unknown = wanted.isnan().all(0).all(0)  # where there is nothing to learn from, no change
             layer = nn.Linear(seen.shape[-1], changes.shape[-1])
             fit_readout_(layer, seen[r][:, mine], torch.where(unknown, 0.0, wanted))
