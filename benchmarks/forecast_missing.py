@@ -30,7 +30,7 @@ from peephole.report.plots import INK, STYLE, save
 Array = NDArray[np.float64]
 SHARES, HORIZONS, CARRIED = (0.0, 0.2, 0.4, 0.6, 0.8), (1, 3), "last value"
 COLOURS = {"zero": "#E69F00", "scaled": "#D55E00", "unit-variance": "#CC79A7", "model": "#009E73", "forward": "#0072B2"}
-DASHES = {"zero": (0, (4, 1.5)), "scaled": (0, (1, 1)), "unit-variance": (0, (5, 1.5, 1, 1.5)), "model": (0, (7, 2))}
+DASHES = {"zero": (0, (4, 1.5)), "scaled": (0, (1, 1)), "unit-variance": (0, (5, 1.5, 1, 1.5)), "forward": (0, (7, 2))}
 
 
 def errors(holey: Grid, whole: Grid, seed: int, seeds: int) -> dict[str, Array]:
@@ -104,7 +104,7 @@ def draw(found: dict[str, Array]) -> Figure:
                 )
             ax.set_title("next visit" if HORIZONS[horizon] == 1 else f"{HORIZONS[horizon]} years")
             ax.set_xlabel("share missing, %")
-            ax.set_ylim(bottom=0)
+        figure.axes[0].set_ylim(bottom=0)
         figure.axes[0].set_ylabel("mean absolute error, standard deviations")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
