@@ -121,6 +121,23 @@ def test_every_origin(model: ProgressionModel, parts: tuple[Grid, Grid]) -> None
     np.testing.assert_allclose(tail["MidTemp_ICV"], last["MidTemp_ICV"], rtol=1e-5)
 
 
+def test_logarithms(tmp_path: Path) -> None:
+    """A feature modelled as its logarithm has forecasts above zero, and intervals that grow with its level."""
+    table = synthetic.cohort(80, visits=5, missing=0.1, jitter=0.0, seed=4).table.drop(columns="diagnosis")
+    name = "Ventricles_ICV"
+    table[name] = np.exp(60 * (table[name] - table[name].mean()))
+    model = ProgressionModel(seeds=5, epochs=10, horizons=2, logarithms=[name]).fit(table)
+    found = ProgressionModel.load(model.save(tmp_path / "m")).forecast(table, step="next")
+    width, level = found[f"{name}_upper90"] - found[f"{name}_lower90"], found[name]
+    assert (found[f"{name}_lower90"] > 0).all()
+    np.testing.assert_allclose(width / level, (width / level)[0], rtol=1e-9)
+    assert evaluate(model, model.grid(table)).features[0] == f"log {name}"
+    plain = ProgressionModel(seeds=5, epochs=10, horizons=2).fit(table).forecast(table, step="next")
+    assert np.ptp(plain[f"{name}_upper90"] - plain[f"{name}_lower90"]) < 1e-9 < np.ptp(width)
+    with pytest.raises(ProgressionError, match="not above 0"):
+        model.forecast(table.assign(**{name: -1.0}), step="next")
+
+
 @pytest.mark.parametrize("fill", ["zero", "scaled", "unit-variance", "model", "forward"])
 def test_fills(fill: str, parts: tuple[Grid, Grid]) -> None:
     """Every fill trains in both architectures; in the default one it beats the training mean."""

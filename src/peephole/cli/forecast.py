@@ -47,6 +47,9 @@ Tolerance = Annotated[
     float | None,
     typer.Option(help="Months a visit may lie off the grid; a third of a step by default.", rich_help_panel=_MODEL),
 ]
+Log = Annotated[
+    str | None, typer.Option(help="Features to be modelled as logarithms, by commas.", rich_help_panel=_MODEL)
+]
 Architecture = Annotated[str, typer.Option(help="residual or paper.", rich_help_panel=_MODEL)]
 Ahead = Annotated[int, typer.Option("--horizons", help="Steps ahead to be trained.", rich_help_panel=_MODEL)]
 Fill = Annotated[str | None, typer.Option(help="What stands in for missing inputs.", rich_help_panel=_MODEL)]
@@ -77,6 +80,7 @@ def train(
     adni: Adni = False,
     step: Step = 12.0,
     tolerance: Tolerance = None,
+    log: Log = None,
     architecture: Architecture = "residual",
     horizons: Ahead = 5,
     fill: Fill = None,
@@ -104,12 +108,12 @@ def train(
 
     model = ProgressionModel(
         architecture=architecture, step=step, tolerance=tolerance, horizons=horizons, fill=fill, units=units,
-        seeds=seeds, epochs=epochs, seed=seed,
+        seeds=seeds, epochs=epochs, seed=seed, logarithms=_listed("--log", log),
     )  # fmt: skip
     check_folder(out)
     recipe(model)  # what is wrong with the options is told before the table is read
     with _warned(table):
-        visits = _read(table, _listed(features), id, time, unit, diagnosis, delimiter, adni)
+        visits = _read(table, _listed("--features", features), id, time, unit, diagnosis, delimiter, adni)
         with _progress() as progress:
             model.fit(visits, progress=progress)
     model.save(out)
@@ -274,12 +278,12 @@ def _read(
     )  # fmt: skip
 
 
-def _listed(given: str | None) -> list[str] | None:
+def _listed(option: str, given: str | None) -> list[str] | None:
     if given is None:
         return None
     names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
     if not names:
-        raise DataError(f"--features {given!r}: names of columns, separated by commas")
+        raise DataError(f"{option} {given!r}: names of columns, separated by commas")
     return names
 
 

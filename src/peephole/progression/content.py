@@ -28,7 +28,7 @@ def pack(model: ProgressionModel) -> tuple[dict[str, Any], Arrays]:
     """What `storage.write` takes."""
     diagnosis = model.diagnosis_
     content = {
-        "parameters": model.get_params(),
+        "parameters": model.get_params() | {"logarithms": None if model.logarithms is None else list(model.logarithms)},
         "features": list(model.features_),
         "horizons": model.horizons_,
         "classes": None if diagnosis is None else list(diagnosis.classes),
@@ -54,6 +54,8 @@ def unpack(kind: type[Model], folder: Path, content: dict[str, Any], arrays: Arr
         raise ProgressionError(f"{folder / JSON}: no model that this version knows: {error}") from None
     if not (_names(features) and (classes is None or _names(classes)) and isinstance(K, int) and 1 <= K <= 1000):
         raise ProgressionError(f"{folder / JSON}: features, classes or horizons are not what they should be")
+    if not set(model.logarithms or ()) <= set(features):
+        raise ProgressionError(f"{folder / JSON}: logarithms of features that it does not have")
     paper = model.architecture == "paper"
     _check(folder, arrays, _shapes(recipe.seeds, recipe.units, len(features), K, len(classes or ()), paper))
     model.features_, model.horizons_ = tuple(features), K

@@ -29,6 +29,8 @@ class Evaluation:
     them into the table's. `counts` (K, N) says how many truths there were. `coverage` (levels, K, N) is the share of
     truths inside the intervals of `levels`; `wes` and `cpa` (K, N) judge those of 50%. `mauc` and `bca` (K,) judge the
     diagnoses, NaN where there are none; None if the model or the table knows none.
+
+    A feature whose logarithm is modelled is judged by it, and named so.
     """
 
     months: Array
@@ -86,11 +88,16 @@ def evaluate(model: ProgressionModel, grid: Grid, horizons: int | None = None) -
         cpa[k, n] = metrics.cpa(y, low[0], high[0])
     mauc, bca = _diagnoses(model, grid, forecast)
     return Evaluation(
-        months=model.step * np.arange(1.0, K + 1), features=model.features_, subjects=len(grid.subjects), sd=model.sd_,
+        months=model.step * np.arange(1.0, K + 1), features=_titles(model), subjects=len(grid.subjects), sd=model.sd_,
         counts=counts[:K], levels=LEVELS, coverage=coverage, wes=wes, cpa=cpa, mauc=mauc, bca=bca,
         mae={name: _by_horizon(metrics.mae, truth, found) for name, found in methods.items()},
         mse={name: _by_horizon(metrics.mse, truth, found) for name, found in methods.items()},
     )  # fmt: skip
+
+
+def _titles(model: ProgressionModel) -> tuple[str, ...]:
+    logs = model.logarithms or ()
+    return tuple(f"log {name}" if name in logs else name for name in model.features_)
 
 
 def _by_horizon(metric: Callable[[Array, Array], Array], truth: Array, forecast: Array) -> Array:

@@ -34,6 +34,18 @@ def only(grid: Grid, features: Sequence[str]) -> Grid:
     return replace(grid, X=grid.X[:, :, places], features=tuple(features))
 
 
+def logarithms(grid: Grid, names: Sequence[str]) -> Array:
+    """The visits (J, T, N) of a grid, of these features the logarithms."""
+    X = grid.X.copy()
+    for name in names:
+        column = only(grid, [name]).X
+        below = int(np.count_nonzero(column <= 0))
+        if below:
+            raise ProgressionError(f"feature {name!r}: {below} of its values are not above 0 and have no logarithm")
+        X[:, :, [grid.features.index(name)]] = np.log(column)
+    return X
+
+
 def usable(grid: Grid) -> Grid:
     """The grid without features that have no spread, told in a warning."""
     columns = grid.X.reshape(-1, grid.X.shape[-1]).T
@@ -101,6 +113,8 @@ def frame(
     }  # fmt: skip
     values, edges = points * model.sd_ + model.mean_, ends * model.sd_ + model.mean_
     for n, name in enumerate(model.features_):
+        if name in (model.logarithms or ()):
+            values[..., n], edges[..., n] = np.exp(values[..., n]), np.exp(edges[..., n])
         columns[name] = values[..., n].ravel()
         columns |= dict(zip(bounds(name), edges[..., n].reshape(len(LEVELS) * 2, -1), strict=True))
     if model.diagnosis_ is not None:

@@ -43,6 +43,8 @@ class ProgressionModel:
         architecture: "residual" or "paper".
         step: months between two visits on the grid.
         tolerance: the most months that a visit may lie from its place on the grid; None: a third of a step.
+        logarithms: features that are modelled as their logarithm: those that grow in proportion, with intervals that
+            are wider for higher values and never reach below zero.
         horizons: visits ahead that are trained and calibrated, fewer where the data hold too few targets.
         seeds: how many networks.
         seed: the first; the same seed gives the same model, whatever the threads.
@@ -68,6 +70,7 @@ class ProgressionModel:
         architecture: str = "residual",
         step: float = 12.0,
         tolerance: float | None = None,
+        logarithms: Sequence[str] | None = None,
         horizons: int = 5,
         seeds: int = 10,
         seed: int = 0,
@@ -83,6 +86,7 @@ class ProgressionModel:
         self.architecture = architecture
         self.step = step
         self.tolerance = tolerance
+        self.logarithms = logarithms
         self.horizons = horizons
         self.seeds = seeds
         self.seed = seed
@@ -124,9 +128,10 @@ class ProgressionModel:
         if len(grid.subjects) < 2:
             raise ProgressionError(f"{len(grid.subjects)} subject to train on: at least 2 are needed")
         self.features_ = grid.features
-        self.mean_, self.sd_ = mean_and_sd(grid.X)
+        modelled = frames.logarithms(grid, self.logarithms or ())
+        self.mean_, self.sd_ = mean_and_sd(modelled)
         self.report_ = grid.report
-        X = (grid.X - self.mean_) / self.sd_
+        X = (modelled - self.mean_) / self.sd_
         self.horizons_ = _trainable(X, self.horizons)
         held_out = _held_out(grid, recipe)
         train = train_paper if self.architecture == "paper" else train_residual
@@ -166,7 +171,7 @@ class ProgressionModel:
         self._check_fitted()
         months = self._months(horizons, step)
         grid = self._grid(table, self.features_)
-        X = (grid.X - self.mean_) / self.sd_
+        X = self.standardised(grid)
         who, last = frames.origins(X, every=origin == "every")
         exact = grid.times[who, last]
         cells = (exact[:, None] + months - grid.months[who, last][:, None]) / self.step
@@ -182,9 +187,13 @@ class ProgressionModel:
         return frames.frame(self, grid.subjects[who], exact, months, points, ends)
 
     def standardised(self, grid: Grid) -> Array:
-        """The visits (J, T, N) of a grid with the model's features, in the model's units, NaN where missing."""
+        """The visits (J, T, N) of a grid with the model's features, in the model's units, NaN where missing.
+
+        That is in training standard deviations from the training mean, of the logarithm where that is modelled.
+        """
         self._check_fitted()
-        return np.asarray((frames.only(grid, self.features_).X - self.mean_) / self.sd_)
+        modelled = frames.logarithms(frames.only(grid, self.features_), self.logarithms or ())
+        return np.asarray((modelled - self.mean_) / self.sd_)
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: numbers as safetensors, all else as JSON, with checksums."""

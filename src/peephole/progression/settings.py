@@ -29,6 +29,9 @@ def recipe(model: ProgressionModel) -> Recipe:
     fill = model.fill or ("zero" if paper else "model")
     _one_of("fill", fill, FILLS)
     _one_of("loss_weight", model.loss_weight, WEIGHTS)
+    logs = model.logarithms
+    if logs is not None and (isinstance(logs, str) or not all(isinstance(name, str) for name in logs)):
+        raise ProgressionError(f"logarithms = {logs!r}: a list of names of features")
     _one_of("method", model.method, tuple(METHODS))
     rate = (0.1 if paper else 0.003) if model.rate is None else model.rate
     decay = (1e-4 if paper else 1e-3) if model.decay is None else model.decay
