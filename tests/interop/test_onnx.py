@@ -161,6 +161,16 @@ def test_a_small_peephole_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ours.export(module, tmp_path / "a.onnx")
 
 
+@pytest.mark.parametrize("std", [0.0, 1e-4, 3.0])
+def test_weights_of_any_size(std: float, tmp_path: Path) -> None:
+    """Networks that are silent, weak or beyond any sensible start are exported too: rounding is not disagreement."""
+    for functions in itertools.product(("sigmoid", "hard_sigmoid"), ("tanh",), ("tanh", "identity", "relu")):
+        names: dict[str, Any] = dict(
+            zip(("gate_activation", "cell_activation", "output_activation"), functions, strict=True)
+        )
+        ours.export(drawn(PeepholeLSTM(I, 64, 2, bidirectional=True, **names), std), tmp_path / "a.onnx")
+
+
 def _nan() -> PeepholeLSTM:
     module = PeepholeLSTM(I, H)
     nn.init.constant_(module.get_parameter("bias_l0"), np.nan)
@@ -177,6 +187,7 @@ def _nan() -> PeepholeLSTM:
         (PeepholeLSTM(I, H, device="meta"), "no numbers"),
         (_nan(), "bias_l0 holds NaN"),
         (drawn(PeepholeLSTM(I, H, gate_activation="identity", output_activation="identity"), 1e9), "cannot be checked"),
+        (drawn(PeepholeLSTM(I, 64, 2, gate_activation="tanh"), 10), "rounding to float32 alone moves it"),
     ],
 )
 def test_what_cannot_be_exported(module: Any, message: str, tmp_path: Path) -> None:
