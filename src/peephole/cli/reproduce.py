@@ -32,6 +32,10 @@ Datasets = Annotated[
 Methods = Annotated[str | None, typer.Option(help="By commas; the paper's six by default.", rich_help_panel=_WHAT)]
 Seeds = Annotated[int, typer.Option(help="Seeds: each a split and a draw, the same for every method.")]
 Epochs = Annotated[int, typer.Option(help="Epochs of full-batch descent.")]
+Patience = Annotated[
+    int | None,
+    typer.Option(help="Stop a network after so many marks without a better validation loss; never by default."),
+]
 Executor = Annotated[
     str, typer.Option(help="serial, processes[:N], dask:ADDRESS or ray:ADDRESS.", rich_help_panel="How to run")
 ]
@@ -55,6 +59,7 @@ def reproduce(
     executor: Executor = "processes",
     data_dir: DataDir = None,
     adni: Adni = None,
+    patience: Patience = None,
     out: Out = Path("reproduction"),
     json: opt.Json = False,
 ) -> int:
@@ -72,14 +77,14 @@ def reproduce(
       peephole reproduce --executor dask:tcp://10.0.0.1:8786 --adni ADNIMERGE.csv
     """
     from peephole.experiments import paper
-    from peephole.experiments.findings import find
+    from peephole.experiments.findings import gather
     from peephole.experiments.run import run
     from peephole.experiments.store import Store
     from peephole.init.methods import find as method
     from peephole.report.page import write
 
-    for name, number, least in (("--seeds", seeds, 1), ("--epochs", epochs, 1)):
-        check_count(name, number, least)
+    for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--patience", 1 if patience is None else patience)):
+        check_count(name, number, 1)
     names = _listed("--datasets", datasets, [*paper.UNIVARIATE, "cohort"])
     chosen = [method(name).name for name in _listed("--methods", methods, [*paper.PROPOSED, *paper.BASELINES])]
     store = Store(out / "records")
@@ -89,13 +94,13 @@ def reproduce(
             material = paper.cohort(adni) if name == "cohort" else paper.series(name, data_dir)
         materials[material.name] = material
         _say(json, f"{material.name}: {_sizes(material)}, from {material.source}")
-    jobs = paper.jobs(materials.values(), chosen, seeds, epochs)
+    jobs = paper.jobs(materials.values(), chosen, seeds, epochs, patience=patience)
     with _progress(sum(job.epochs for job in jobs)) as progress:
         records = run(jobs, materials, store, executor=executor, progress=progress)
     with status_console.status("reporting"):
         peers = {name: paper.peers(material) for name, material in materials.items()}
         provenance = paper.provenance(shlex.join(["peephole", *sys.argv[1:]]), materials.values(), executor)
-        findings = find(records, peers, paper.TABLE_2, provenance)
+        findings = gather(records, paper_table=paper.TABLE_2, peers=peers, provenance=provenance)
         page = write(findings, out)
     holds = all(claim.verdict == "holds" for claim in findings.claims)
     if json:

@@ -27,6 +27,7 @@ class Job:
     rate: float = 0.1
     momentum: float = 0.9
     decay: float = 1e-4
+    patience: int | None = None
     format: int = FORMAT
 
     @property
@@ -38,7 +39,7 @@ class Job:
     @property
     def how(self) -> Descent:
         """How it descends."""
-        return Descent(epochs=self.epochs, rate=self.rate, momentum=self.momentum, decay=self.decay)
+        return Descent(self.epochs, self.rate, self.momentum, self.decay, patience=self.patience)
 
     @property
     def group(self) -> tuple[object, ...]:
