@@ -69,7 +69,7 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
 def test_dask_loses_a_worker(tmp_path: Path) -> None:
     """On two Dask workers over TCP, one killed half way, the records are bit for bit the serial ones."""
     seeds, epochs = 10, 400
-    with LocalCluster(
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=2, threads_per_worker=1, processes=True, protocol="tcp", dashboard_address=None
     ) as cluster:
         done = 0

@@ -107,6 +107,11 @@ class Findings:
     provenance: Mapping[str, Any]
     records: tuple[Record, ...] = field(repr=False)
 
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The paper's claims, on each of its data sets."""
+        return tuple(claim for d in self.datasets if d.in_paper for claim in d.claims)
+
     @cached_property
     def losses(self) -> dict[str, dict[str, Array]]:
         """Training loss of each data set and method: (seeds, epochs + 1)."""

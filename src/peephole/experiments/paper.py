@@ -53,16 +53,16 @@ def series(name: str, data_dir: Path | None = None) -> Material:
     """A UCR set, standardised by its training series: one feature, one mean, one sd."""
     found = ucr.load(name, data_dir=data_dir)
     train, test = standardise(found.train, found.test)
-    return _material(name, train[..., None], test[..., None], found.sha256, found.source)
+    return _material(name, train[..., None], test[..., None], found.sha256, f"from {found.source}")
 
 
 def cohort(file: Path | None = None) -> Material:
     """The fourth column: the user's ADNI file, or a made-up cohort of the same size that says so in its name."""
     if file is not None:
-        return _subjects(ADNI, _yearly(adni.read(file)), str(file))
+        return _subjects(ADNI, _yearly(adni.read(file)), f"from {file}")
     with warnings.catch_warnings(action="ignore", category=DataWarning):  # drops by design: nobody's data
         grid = _yearly(synthetic.cohort(500, VISITS[1], seed=0).table)
-    return _subjects(SYNTHETIC, grid.take(np.arange(sum(SUBJECTS))), "made up, in the place of ADNI")
+    return _subjects(SYNTHETIC, grid.take(np.arange(sum(SUBJECTS))), "made up in the place of ADNI")
 
 
 def _yearly(table: Any) -> Grid:

@@ -93,7 +93,7 @@ def _dask(address: str) -> Iterator[dict[str, Any]]:
     except ImportError as error:
         raise ExecutorError("executor dask: pip install 'peephole[dask]'") from error
     try:
-        client = Client(address, timeout="10s", set_as_default=False)
+        client: Any = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ExecutorError(f"executor dask:{address}: no scheduler there ({error})") from error
     with client, joblib.parallel_config(backend="dask", client=client, wait_for_workers_timeout=60):
@@ -111,6 +111,6 @@ def _ray(address: str) -> Iterator[dict[str, Any]]:
         ray.init(address=address or None, ignore_reinit_error=True, log_to_driver=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise ExecutorError(f"executor ray:{address}: no cluster there ({error})") from error
-    register_ray()
+    register_ray()  # type: ignore[no-untyped-call]
     with joblib.parallel_config(backend="ray"):
         yield {"n_jobs": -1}
