@@ -17,6 +17,8 @@ from torch import Tensor
 
 from peephole.nn import functional
 
+__all__ = ["Course", "Descent", "Sequences", "descend"]
+
 WEIGHTS = ("weight_ih", "weight_hh", "weight_ph", "bias")
 DIVERGED = 1e6  # a loss beyond this, in units of the data's variance, is given up
 

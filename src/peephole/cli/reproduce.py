@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,11 +173,36 @@ def _sizes(material: Material) -> str:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar in replica-epochs with the time left; lines where there is no terminal to draw on."""
+    """Replica-epochs and the time left: a bar, or a line now and then where no terminal can draw one.
+
+    What is heard first was done by an earlier run, and tells nothing of the speed of this one.
+    """
+    if not status_console.is_terminal:
+        yield _Lines(total)
+        return
     columns: list[Any] = [
         TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("replica-epochs"), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
     ]  # fmt: skip
-    with Progress(*columns, console=status_console) as bar:
+    with Progress(*columns, console=status_console, speed_estimate_period=600) as bar:
         task = bar.add_task("training", total=total)
-        yield lambda done: bar.advance(task, done)
+        heard = itertools.count()
+        yield lambda done: bar.advance(task, done) if next(heard) else bar.reset(task, completed=done)
+
+
+class _Lines:
+    """Progress as lines, one in half a minute at most."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.first, self.done = total, -1, 0
+        self.started = self.said = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        self.done += done
+        now = time.monotonic()
+        if self.first < 0:
+            self.first = self.done
+        elif self.done > self.first and now - self.said > 30 and self.done < self.total:
+            left = (now - self.started) * (self.total - self.done) / (self.done - self.first)
+            self.said = now
+            status_console.print(f"{self.done} of {self.total} replica-epochs, {timedelta(seconds=round(left))} left")

@@ -6,6 +6,10 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from peephole.data import split
 from peephole.train import Descent
 
 FORMAT = 1  # of records; a change here makes every record a new one
@@ -40,6 +44,10 @@ class Job:
     def how(self) -> Descent:
         """How it descends."""
         return Descent(self.epochs, self.rate, self.momentum, self.decay, patience=self.patience)
+
+    def split(self, series: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which of so many training series it is trained on, and which are for validation."""
+        return split(series, share=self.share, seed=self.seed)
 
     @property
     def group(self) -> tuple[object, ...]:

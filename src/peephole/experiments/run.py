@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any
 
-import joblib
-
 from peephole.experiments.errors import ExecutorError
 from peephole.experiments.jobs import Job
 from peephole.experiments.store import Record, Store
@@ -61,6 +59,10 @@ def _trained(
             hears = None if progress is None else _each(progress, len(group))
             yield train_group(materials[group[0].dataset], group, progress=hears)
         return
+    try:
+        import joblib
+    except ImportError as error:
+        raise ExecutorError(f"executor {kind}: pip install 'peephole[reproduce]'") from error
     with _backend(kind, where) as options:
         parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1, **options)
         tasks = (joblib.delayed(train_group)(materials[group[0].dataset], group, 1) for group in groups)
@@ -89,6 +91,7 @@ def _backend(kind: str, where: str) -> AbstractContextManager[dict[str, Any]]:
 @contextmanager
 def _dask(address: str) -> Iterator[dict[str, Any]]:
     try:
+        import joblib
         from distributed import Client
     except ImportError as error:
         raise ExecutorError("executor dask: pip install 'peephole[dask]'") from error
@@ -103,6 +106,7 @@ def _dask(address: str) -> Iterator[dict[str, Any]]:
 @contextmanager
 def _ray(address: str) -> Iterator[dict[str, Any]]:
     try:
+        import joblib
         import ray
         from ray.util.joblib import register_ray
     except ImportError as error:

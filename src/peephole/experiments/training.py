@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from peephole import __version__
-from peephole.data import split
 from peephole.experiments.jobs import Job
 from peephole.init import weights
 from peephole.init.layouts import TORCH
@@ -56,16 +56,20 @@ def train_group(
     return [_record(job, column, course, seconds) for column, job in enumerate(jobs)]
 
 
-def _course(material: Material, jobs: Sequence[Job], progress: Callable[[int], None] | None) -> Course:
-    first, cell = jobs[0], material.cell()
-    drawn = [weights(job.method, cell, job.seed) for job in jobs]
-    stacked = {
+def draw(material: Material, jobs: Sequence[Job]) -> dict[str, Tensor]:
+    """The weights that the jobs start from, stacked as `descend` takes them."""
+    drawn = [weights(job.method, material.cell(), job.seed) for job in jobs]
+    return {
         name: torch.from_numpy(np.stack([TORCH.stack(one, letter) for one in drawn]).astype(np.float32))
         for name, letter in LETTERS.items()
     }
-    trained, validation = split(len(material.train), share=first.share, seed=first.seed)
+
+
+def _course(material: Material, jobs: Sequence[Job], progress: Callable[[int], None] | None) -> Course:
+    first = jobs[0]
+    trained, validation = first.split(len(material.train))
     watch = {"validation": sequences(material.train[validation]), "test": sequences(material.test)}
-    return descend(stacked, sequences(material.train[trained]), first.how, watch=watch, progress=progress)
+    return descend(draw(material, jobs), sequences(material.train[trained]), first.how, watch=watch, progress=progress)
 
 
 def sequences(series: NDArray[np.float32]) -> Sequences:

@@ -172,12 +172,13 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, ne
         verdicts = [c.verdict for d in datasets if d.in_paper for c in d.comparisons]
         hold, against, open_ = (verdicts.count(verdict) for verdict in VERDICTS)
         lines.append(
-            f"The claims amount to {family} comparisons: {hold} hold, {against} are contradicted and {open_} are not "
-            f"shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected for their number)."
+            f"The claims amount to {_comparisons(family)}. Of these {hold or 'none'} hold, {against or 'none'} are "
+            f"contradicted and {open_ or 'none'} are not shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected "
+            "for their number)."
         )
     if claims and seeds < needed:
         lines.append(
-            f"With {seeds} seeds nothing can be shown, either way: {family} comparisons need at least {needed} seeds, "
+            f"With {seeds} seeds nothing can be shown, either way: {_comparisons(family)} want {needed} seeds, "
             f"for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
         )
     if nearest is not None and np.isfinite(nearest.distance):
@@ -234,6 +235,10 @@ def _fates(datasets: Sequence[DataSet]) -> str:
     rows = [row for d in datasets for row in d.rows]
     stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
     return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge."
+
+
+def _comparisons(number: int) -> str:
+    return "1 comparison" if number == 1 else f"{number} comparisons"
 
 
 def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:
