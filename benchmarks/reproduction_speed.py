@@ -33,8 +33,9 @@ def loop(x: Tensor, weights: dict[str, Tensor], epochs: int) -> tuple[list[float
     for _ in range(epochs):
         optimiser.zero_grad()
         y, _, _ = reference.peephole_lstm(
-            x[:-1], *leaves.values(), zeros, zeros, gate="sigmoid", cell_input="tanh", output="identity"
-        )
+            x[:-1], leaves["weight_ih"], leaves["weight_hh"], leaves["weight_ph"], leaves["bias"], zeros, zeros,
+            gate="sigmoid", cell_input="tanh", output="identity",
+        )  # fmt: skip
         loss = (y - x[1:]).square().mean()
         torch.autograd.backward(loss)
         optimiser.step()
@@ -69,7 +70,11 @@ def main() -> int:
         print(f"refused: losses {course.train[:EPOCHS, 0].tolist()} and {losses}, weights agree: {moved}")
         return 1
 
-    work = {"ours": ours, "loop": lambda: loop(data.x, one, EPOCHS), "six": lambda: ours(six)}
+    work: dict[str, Callable[[], object]] = {
+        "ours": ours,
+        "loop": lambda: loop(data.x, one, EPOCHS),
+        "six": lambda: ours(six),
+    }
     times = [{name: seconds(run) / EPOCHS for name, run in work.items()} for _ in range(ROUNDS)]
     best = {name: min(each[name] for each in times) for name in work}
     ratio = best["loop"] / best["ours"]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import ray
 from distributed import LocalCluster
 
 from peephole.experiments.errors import ExecutorError
@@ -88,6 +89,17 @@ def test_dask_loses_a_worker(tmp_path: Path) -> None:
         )
         assert not killed
     assert [plain(r) for r in records] == [plain(r) for r in serial(tmp_path / "serial", seeds, epochs)]
+
+
+@pytest.mark.filterwarnings("ignore")  # ray speaks of its own future
+def test_ray(tmp_path: Path) -> None:
+    """On a Ray cluster the records are bit for bit the serial ones."""
+    try:
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        records = run(jobs(), MATERIAL, Store(tmp_path / "ray"), executor="ray:auto")
+    finally:
+        ray.shutdown()
+    assert [plain(r) for r in records] == [plain(r) for r in serial(tmp_path / "serial")]
 
 
 SWEEP = """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any
 
@@ -59,6 +58,17 @@ def _trained(
             hears = None if progress is None else _each(progress, len(group))
             yield train_group(materials[group[0].dataset], group, progress=hears)
         return
+    results = _on_ray(where, groups, materials) if kind == "ray" else _by_joblib(kind, where, groups, materials)
+    with closing(results):
+        for records in results:
+            yield records
+            if progress is not None:
+                progress(sum(record["job"]["epochs"] for record in records))
+
+
+def _by_joblib(
+    kind: str, where: str, groups: Sequence[Sequence[Job]], materials: Mapping[str, Material]
+) -> Generator[list[Record]]:
     try:
         import joblib
     except ImportError as error:
@@ -67,10 +77,7 @@ def _trained(
         parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1, **options)
         tasks = (joblib.delayed(train_group)(materials[group[0].dataset], group, 1) for group in groups)
         with closing(parallel(tasks)) as results:
-            for records in results:
-                yield records
-                if progress is not None:
-                    progress(sum(record["job"]["epochs"] for record in records))
+            yield from results
 
 
 def _each(progress: Progress, replicas: int) -> Progress:
@@ -82,9 +89,9 @@ def _backend(kind: str, where: str) -> AbstractContextManager[dict[str, Any]]:
     if kind == "processes":
         if where and not (where.isdigit() and int(where)):
             raise ExecutorError(f"executor processes:{where}: N is a whole number of at least 1")
-        return nullcontext({"backend": "loky", "n_jobs": int(where or os.cpu_count() or 1)})
-    if kind in ("dask", "ray"):
-        return _dask(where) if kind == "dask" else _ray(where)
+        return nullcontext({"backend": "loky", "n_jobs": int(where or -1)})
+    if kind == "dask":
+        return _dask(where)
     raise ExecutorError(f"unknown executor {kind!r}: {EXECUTORS}")
 
 
@@ -103,18 +110,21 @@ def _dask(address: str) -> Iterator[dict[str, Any]]:
         yield {"n_jobs": -1}
 
 
-@contextmanager
-def _ray(address: str) -> Iterator[dict[str, Any]]:
+def _on_ray(
+    address: str, groups: Sequence[Sequence[Job]], materials: Mapping[str, Material]
+) -> Generator[list[Record]]:
+    """Without joblib, whose backend for Ray gives nothing back before everything is done."""
     try:
-        import joblib
         import ray
-        from ray.util.joblib import register_ray
     except ImportError as error:
         raise ExecutorError("executor ray: pip install 'peephole[ray]'") from error
     try:
         ray.init(address=address or None, ignore_reinit_error=True, log_to_driver=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise ExecutorError(f"executor ray:{address}: no cluster there ({error})") from error
-    register_ray()  # type: ignore[no-untyped-call]
-    with joblib.parallel_config(backend="ray"):
-        yield {"n_jobs": -1}
+    data = {name: ray.put(material) for name, material in materials.items()}
+    train = ray.remote(train_group)  # a task whose worker died is started again, elsewhere
+    pending = [train.remote(data[group[0].dataset], group, 1) for group in groups]
+    while pending:
+        (done,), pending = ray.wait(pending)
+        yield ray.get(done)
