@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -95,7 +96,7 @@ def test_dask_loses_a_worker(tmp_path: Path) -> None:
 def test_ray(tmp_path: Path) -> None:
     """On a Ray cluster the records are bit for bit the serial ones."""
     try:
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         records = run(jobs(), MATERIAL, Store(tmp_path / "ray"), executor="ray:auto")
     finally:
         ray.shutdown()

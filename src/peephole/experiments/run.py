@@ -123,7 +123,7 @@ def _on_ray(
     except (OSError, ValueError, RuntimeError) as error:
         raise ExecutorError(f"executor ray:{address}: no cluster there ({error})") from error
     data = {name: ray.put(material) for name, material in materials.items()}
-    train = ray.remote(train_group)  # a task whose worker died is started again, elsewhere
+    train: Any = ray.remote(train_group)  # a task whose worker died is started again, elsewhere
     pending = [train.remote(data[group[0].dataset], group, 1) for group in groups]
     while pending:
         (done,), pending = ray.wait(pending)
