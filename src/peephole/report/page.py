@@ -56,22 +56,27 @@ class Results(Protocol):
 def write(results: Results, out: Path) -> Path:
     """Write `report.html`, `table.md`, `records.parquet` and the figures to the folder; returns the page's path.
 
-    Each file appears whole or not at all, and the same results give the same bytes.
+    All of them appear, each whole, or none; the same results give the same bytes.
     """
-    out.mkdir(parents=True, exist_ok=True)
     svgs = {name: svg(figure) for name, figure in draw(results).items()}
-    for name, text in svgs.items():
-        _replace(out / FIGURES[name], text.encode())
-    _replace(out / "records.parquet", parquet(results.columns))
-    _replace(out / "table.md", _render("table.md.j2", results).encode())
     page = out / "report.html"
-    _replace(page, html(results, svgs).encode())
+    texts = {FIGURES[name]: text for name, text in svgs.items()}
+    texts |= {"table.md": _render("table.md.j2", results), page.name: html(results, svgs)}
+    files = {out / name: text.encode() for name, text in texts.items()}
+    _publish(files | {out / "records.parquet": parquet(results.columns)})
     return page
 
 
-def markdown(results: Results) -> str:
-    """What reproduces and what does not, as a page of the documentation."""
-    return _render("reproduction.md.j2", results)
+def write_markdown(results: Results, page: Path) -> None:
+    """Write what reproduces and what does not as a page of documentation, its figures in `figures/` beside it."""
+    names = {name: f"{page.stem}-{file}" for name, file in FIGURES.items()}
+    files = {page.parent / "figures" / names[name]: svg(figure) for name, figure in draw(results).items()}
+    _publish({path: text.encode() for path, text in {**files, page: markdown(results, names)}.items()})
+
+
+def markdown(results: Results, figures: Mapping[str, str]) -> str:
+    """What reproduces and what does not, as a page; `figures` names the files in `figures/` beside it."""
+    return _render("reproduction.md.j2", results, figures=figures)
 
 
 def html(results: Results, svgs: Mapping[str, str]) -> str:
@@ -103,7 +108,8 @@ def svg(figure: Figure) -> str:
     text = StringIO()
     with rc_context(STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+    # A hundredth of a point is enough, and of many curves it is half the file.
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text.getvalue())
 
 
 def inline(text: str, name: str) -> str:
@@ -129,14 +135,20 @@ def parquet(columns: Mapping[str, list[Any]]) -> bytes:
     return sink.getvalue()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Whole or not at all: written beside, then renamed."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _publish(files: Mapping[Path, bytes]) -> None:
+    """All whole, or none: written beside where they belong, then renamed."""
+    parts = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
-        part.write_bytes(content)
-        part.replace(path)
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            parts[path].write_bytes(content)
+        for path, part in parts.items():
+            part.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(error.filename or path)) from error
     finally:
-        part.unlink(missing_ok=True)
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def _render(template: str, results: Results, **more: Any) -> str:
