@@ -196,8 +196,8 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, ne
         )
     if claims and seeds < needed:
         lines.append(
-            f"With {seeds} seeds nothing can be shown, either way: for {_comparisons(family)} it takes at least {needed} "
-            f"seeds, for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
+            f"With {seeds} seeds nothing can be shown, either way: for {_comparisons(family)} it takes at least "
+            f"{needed} seeds, for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
         )
     if nearest is not None and np.isfinite(nearest.distance):
         lines.append(
