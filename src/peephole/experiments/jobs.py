@@ -31,6 +31,8 @@ class Job:
     rate: float = 0.1
     momentum: float = 0.9
     decay: float = 1e-4
+    fill: str = "zero"
+    loss_weight: str = "visit"
     patience: int | None = None
     format: int = FORMAT
 
@@ -43,7 +45,10 @@ class Job:
     @property
     def how(self) -> Descent:
         """How it descends."""
-        return Descent(self.epochs, self.rate, self.momentum, self.decay, patience=self.patience)
+        return Descent(
+            self.epochs, self.rate, self.momentum, self.decay,
+            fill=self.fill, loss_weight=self.loss_weight, patience=self.patience,
+        )  # fmt: skip
 
     def split(self, series: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Which of so many training series it is trained on, and which are for validation."""
