@@ -32,7 +32,7 @@ def test_a_key_is_the_job() -> None:
                        {"format": 9})
     ]  # fmt: skip
     assert len({JOB.key, *(job.key for job in others)}) == 12
-    assert replace(JOB).key == JOB.key == "a886de9dd6a8d917dae55d7d"
+    assert replace(JOB).key == JOB.key == "cb2566ba03d18f89635a1397"
 
 
 def test_written_once(tmp_path: Path) -> None:
