@@ -13,13 +13,15 @@ from typer.exceptions import TyperException
 from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
+from peephole.cli.inspect import inspect
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.inspect.errors import InspectError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError)
+OURS = (TheoryError, DataError, ExperimentError, InspectError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,6 +32,7 @@ app.command()(solve)
 app.command()(check)
 app.command()(reproduce)
 app.command()(bench)
+app.command()(inspect)
 
 
 def _show_version(asked: bool) -> None:

@@ -1,22 +1,66 @@
 """Is my LSTM starting right? Signals and gradients inside any model's LSTMs, beside what the theory predicts."""
 
-from peephole.inspect.advise import THRESHOLDS, Advice, Thresholds, advise
-from peephole.inspect.compare import compare, predict
-from peephole.inspect.errors import InspectError
-from peephole.inspect.measure import measure, probe
-from peephole.inspect.measured import Measured
-from peephole.inspect.statistics import Trace
+from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from peephole.inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from peephole.inspect.advice import THRESHOLDS, Advice, Thresholds, advise
+    from peephole.inspect.comparison import compare, predict
+    from peephole.inspect.coordinate import coordinate_check, slopes
+    from peephole.inspect.files import load, load_batch, save
+    from peephole.inspect.measured import Measured
+    from peephole.inspect.measuring import measure, measure_files, probe
+    from peephole.inspect.recorder import Recorder
+    from peephole.inspect.statistics import Trace
+
+# Where each name stands: torch is imported when the first of them is asked for.
+_PLACES = {
+    "THRESHOLDS": "advice",
+    "Advice": "advice",
+    "Measured": "measured",
+    "Recorder": "recorder",
+    "Thresholds": "advice",
+    "Trace": "statistics",
+    "advise": "advice",
+    "compare": "comparison",
+    "coordinate_check": "coordinate",
+    "load": "files",
+    "load_batch": "files",
+    "measure": "measuring",
+    "measure_files": "measuring",
+    "predict": "comparison",
+    "probe": "measuring",
+    "save": "files",
+    "slopes": "coordinate",
+}
 __all__ = [
     "THRESHOLDS",
     "Advice",
     "InspectError",
     "Measured",
+    "Recorder",
     "Thresholds",
     "Trace",
     "advise",
     "compare",
+    "coordinate_check",
+    "load",
+    "load_batch",
     "measure",
+    "measure_files",
     "predict",
     "probe",
+    "save",
+    "slopes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need torch, imported when first asked for."""
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"peephole.inspect.{_PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,7 +46,9 @@ class Measured:
             for gate, (counts, edges) in trace.histograms.items():
                 share = counts / max(counts.sum(), 1.0)
                 rows.append(
-                    pandas.DataFrame(_where(trace) | {"gate": gate, "low": edges[:-1], "high": edges[1:], "share": share})
+                    pandas.DataFrame(
+                        _where(trace) | {"gate": gate, "low": edges[:-1], "high": edges[1:], "share": share}
+                    )
                 )
         return pandas.concat(rows, ignore_index=True)
 
@@ -57,12 +59,14 @@ class Measured:
             gates = ", ".join(f"{gate} {row[f'mean_{gate}']:.2f}" for gate in GATES[:3])
             text = f"{trace.name}: Var(h) {row['var_h']:.3g}, Var(c) {row['var_c']:.3g} at step {trace.length}; {gates}"
             if "gradient_ratio" in row:
-                    text += f"; gradient at step 1 is {row['gradient_ratio']:.2g} of the last, times {row['decay']:.3g} a step"
+                text += (
+                    f"; gradient at step 1 is {row['gradient_ratio']:.2g} of the last, times {row['decay']:.3g} a step"
+                )
             lines.append(text)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from peephole.inspect.advise import advise
+        from peephole.inspect.advice import advise
         from peephole.report.inspection import fragment
 
         return fragment(self.frame, self.summary, self.histograms, [str(line) for line in advise(self)])

@@ -139,8 +139,7 @@ def _plain_cell(call: Call, like: Tensor, most: int | None, rounding: float) -> 
     gradients = None
     if call.grads:
         at_h, at_c = (
-            torch.zeros_like(out) if grad is None else step(grad)
-            for out, grad in zip((h, c), call.grads, strict=True)
+            torch.zeros_like(out) if grad is None else step(grad) for out, grad in zip((h, c), call.grads, strict=True)
         )
         gradients = (torch.zeros_like(h), at_h, at_c)
     return Plain(step(call.x), None, given, h, (h, c), gradients, rounding)
@@ -229,9 +228,12 @@ def joined(parts: list[Piece]) -> Piece:
 
     first = parts[0].seen
     seen = Sequences(
-        first.cell, *(together([getattr(part.seen, name) for part in parts]) for name in ("x", "before", "h")),
-        together([part.signals.c_before for part in parts]), None, first.rounding,
+        first.cell, together([part.seen.x for part in parts]), together([part.seen.before for part in parts]),
+        together([part.seen.h for part in parts]), together([part.signals.c_before for part in parts]), None,
+        first.rounding,
     )  # fmt: skip
-    signals = Signals(**{name: together([getattr(part.signals, name) for part in parts]) for name in vars(parts[0].signals)})
+    signals = Signals(
+        **{name: together([getattr(part.signals, name) for part in parts]) for name in vars(parts[0].signals)}
+    )
     # What a call's last state gets from the calls after it has come back through time already: it is not direct.
     return Piece(parts[0].layer, parts[0].reverse, seen, signals, together([part.gradient for part in parts]), None)

@@ -29,9 +29,9 @@ class Trace:
     """What was measured of one layer in one direction, during one run: calls that hand on their state are one.
 
     `activations` are those of gates, cell input and output; `sizes` inputs, outputs (the units, or what they are
-    projected to) and units. `steps` holds an array by step for each quantity, in the direction's own time; `units` mean and standard deviation
-    of each gate by unit; `histograms` counts and edges by gate; `inputs` mean, standard deviation by feature.
-    What a prediction needs of weights and batch is in `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
+    projected to) and units. `steps` holds an array by step for each quantity, in the direction's own time; `units` mean
+    and standard deviation of each gate by unit; `histograms` counts and edges by gate; `inputs` mean and standard
+    deviation by feature. What a prediction needs is in `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
     """
 
     module: str
@@ -99,12 +99,13 @@ def trace(name: str, run: int, piece: Piece) -> Trace:
         steps["direct"] = _norms(piece.direct)
     within = [values.flatten(0, 1) if mask is None else values[mask] for values in (*gates.values(), seen.x)]
     *inside, x = within
-    units = {f"{kind}_{gate}": part for gate, values in zip(GATES, inside, strict=True) for kind, part in _columns(values)}
+    by_gate = dict(zip(GATES, inside, strict=True))
+    units = {f"{kind}_{gate}": part for gate, values in by_gate.items() for kind, part in _columns(values)}
     variances, biases = _weights(cell)
     return Trace(
         name, piece.layer, "reverse" if piece.reverse else "forward", run, (cell.gate, cell.cell_input, cell.output),
         (seen.x.shape[2], seen.h.shape[2], signals.c.shape[2]), seen.x.shape[1], steps, units,
-        {gate: _histogram(values, kinds[gate]) for gate, values in zip(GATES, inside, strict=True)},
+        {gate: _histogram(values, kinds[gate]) for gate, values in by_gate.items()},
         dict(_columns(x)), variances, biases, float(x.double().square().mean()), _autocorrelation(seen.x, mask),
         cell.weight_hr is not None,
     )  # fmt: skip

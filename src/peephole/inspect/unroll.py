@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from peephole.nn.reference import ACTIVATIONS
 ROUNDING = 500  # how many units in the last place of the largest pre-activation two ways to add may differ by
 
 # The slope of each activation, from its value.
-SLOPES = {
+SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": lambda y: y * (1 - y),
     "tanh": lambda y: 1 - y * y,
     "identity": torch.ones_like,
@@ -106,8 +107,8 @@ def _check(seen: Sequences, made: Tensor, size: float, where: str) -> None:
     allowed = ROUNDING * seen.rounding * (1 + size) * max(1.0, largest)
     if worst > allowed:
         raise InspectError(
-            f"{where}: what its weights make differs from its outputs by {worst:.2g}, more than rounding ({allowed:.2g}): "
-            "its forward is not that of an LSTM with these weights"
+            f"{where}: what its weights make differs from its outputs by {worst:.2g}, more than rounding "
+            f"({allowed:.2g}): its forward is not that of an LSTM with these weights"
         )
 
 

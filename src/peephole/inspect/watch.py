@@ -142,8 +142,8 @@ def _refuse_numbers(model: nn.Module, batch: Any) -> None:
         bad = int((~parameter.detach().isfinite()).sum())
         if bad:
             raise InspectError(
-                f"{name} holds {bad} of {parameter.numel()} values that are NaN or infinite: the model is lost. Go back "
-                "to an earlier checkpoint, with a smaller learning rate or clipped gradients"
+                f"{name} holds {bad} of {parameter.numel()} values that are NaN or infinite: the model is lost. "
+                "Go back to an earlier checkpoint, with a smaller learning rate or clipped gradients"
             )
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
     if isinstance(batch, PackedSequence):

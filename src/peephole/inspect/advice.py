@@ -71,9 +71,7 @@ class Advice:
         return f"{self.where}: {self.text}"
 
 
-def advise(
-    measured: Measured, *, target: float | None = None, thresholds: Thresholds = THRESHOLDS
-) -> list[Advice]:
+def advise(measured: Measured, *, target: float | None = None, thresholds: Thresholds = THRESHOLDS) -> list[Advice]:
     """Sentences on what is wrong, worst causes first; an empty list where nothing is.
 
     `target` is the variance of what the last LSTM's h is to estimate, where it does so without a layer after it.
@@ -164,7 +162,7 @@ def _gates(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
         a = max(_drive(trace, gate) for gate, _ in switching)
         yield Advice(
             "saturated", trace.name, max(share for _, share in switching),
-            f"gates are saturated ({named} of their values are below 0.05 or above 0.95) and pass no gradient: what "
+            f"gates are saturated ({named} of their values are below 0.05 or above 0.95) and hardly learn: what "
             f"reaches them has a standard deviation of about {a:.3g}; weights (or inputs) {a:.2g} times smaller bring "
             "it to 1",
         )  # fmt: skip
@@ -173,7 +171,7 @@ def _gates(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
     f, i, o = (trace.units[f"mean_{gate}"] for gate in "fio")
     leaving = np.maximum(1 - f, 1e-12)
     yield from _stuck(trace, limit, "forget", "closed", f, f < limit.closed,
-                      "what is in the cell is gone a step later; raise the forget bias, to 1 or by `chrono`")  # fmt: skip
+                      "what is in the cell is gone a step later; a forget bias of 1 or `chrono` keeps it")  # fmt: skip
     yield from _stuck(trace, limit, "input", "closed", i, (i < limit.closed) & (i / leaving < limit.filling),
                       "next to nothing gets into the cell; raise the input bias towards 0")  # fmt: skip
     yield from _stuck(trace, limit, "output", "closed", o, o < limit.closed,
@@ -242,15 +240,15 @@ def _gradient(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
         said = f"{first / largest:.0e}".replace("e-0", "e-") if first else "less than 1e-38"
         yield Advice(
             "vanishing", trace.name, first / largest,
-            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}: what happened early cannot "
-            "be learned; forget gates nearer to 1 carry it further",
+            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}: what happened early "
+            "cannot be learned; forget gates nearer to 1 carry it further",
         )  # fmt: skip
     elif given and largest / given > limit.exploding:
         at = int(gradient.argmax()) + 1
         yield Advice(
             "exploding", trace.name, largest / given,
-            f"gradient at step {at} is {largest / given:.2g} times the largest that the loss gives any step{by}: smaller "
-            "recurrent weights, or gradients clipped",
+            f"gradient at step {at} is {largest / given:.2g} times the largest that the loss gives any step{by}: "
+            "smaller recurrent weights, or gradients clipped",
         )  # fmt: skip
 
 

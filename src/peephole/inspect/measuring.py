@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from peephole.init.torch import stacked_cells
 from peephole.inspect.errors import InspectError
+from peephole.inspect.files import load, load_batch
 from peephole.inspect.measured import Measured
 from peephole.inspect.pieces import goes_on, joined, pieces
 from peephole.inspect.statistics import Trace, trace
@@ -19,10 +22,10 @@ from peephole.theory.errors import check_count
 def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences: int | None = None) -> Measured:
     """Measure Var(h), Var(c), the gates and, with a loss, the gradient, in every LSTM of a model.
 
-    `model` is an `nn.LSTM`, `nn.LSTMCell` or `PeepholeLSTM`, or any module that contains some. `batch` is what it takes:
-    a tensor, a PackedSequence, a tuple of arguments or a dictionary of named ones. `loss` takes what the model puts
-    out and returns one number, such as `lambda output: F.mse_loss(output, targets)`; `inspect.probe` serves where
-    there is none. `sequences` looks at the first so many of the batch alone (the longest, if packed); the loss is
+    `model` is an `nn.LSTM`, `nn.LSTMCell` or `PeepholeLSTM`, or any module that contains some. `batch` is what it
+    takes: a tensor, a PackedSequence, a tuple of arguments or a dictionary of named ones. `loss` takes what the
+    model puts out and returns one number, such as `lambda output: F.mse_loss(output, targets)`; `inspect.probe`
+    serves where there is none. `sequences` looks at the first so many of the batch alone (the longest, if packed); the loss is
     still that of all.
 
     What `nn.LSTM` does not show is computed from its weights and outputs, and must make these outputs, or an
@@ -38,6 +41,16 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
             parts = [pieces(call, sequences) for call in together]
             traces += [trace(name, run, joined(list(same))) for same in zip(*parts, strict=True)]
     return Measured(tuple(traces))
+
+
+def measure_files(model: Path | str, batch: Path | str) -> Measured:
+    """`measure` of a saved LSTM on a saved batch, with `probe` as the loss: what `peephole inspect` does."""
+    module = load(model)
+    first = next(stacked_cells(module)).weight_ih
+    x = load_batch(batch, first.shape[1]).to(first.dtype)
+    if getattr(module, "batch_first", False) and isinstance(x, Tensor):
+        x = x.transpose(0, 1)
+    return measure(module, x, probe)
 
 
 def probe(output: Any) -> Tensor:
@@ -56,7 +69,8 @@ def probe(output: Any) -> Tensor:
     if not isinstance(last, Tensor) or not last.is_floating_point():
         raise InspectError(f"probe takes an LSTM's output or a tensor, not {type(last).__name__}: give a loss")
     direction = torch.randn(last.shape[-1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return (last @ (direction / direction.norm()).to(last)).mean()
+    value: Tensor = (last @ (direction / direction.norm()).to(last)).mean()
+    return value
 
 
 def _runs(calls: list[Call]) -> list[list[Call]]:

@@ -15,7 +15,13 @@ QUANTITIES = ("var_h", "var_c")
 
 
 def predict(
-    measured: Measured, *, steps: int = 100, level: str = "wide", finite: bool = False, samples: int = 4000, seed: int = 0
+    measured: Measured,
+    *,
+    steps: int = 100,
+    level: str = "wide",
+    finite: bool = False,
+    samples: int = 4000,
+    seed: int = 0,
 ) -> dict[str, Flow]:
     """What `theory.propagate` says of each layer and direction, by the trace's name.
 
