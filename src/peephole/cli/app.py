@@ -19,9 +19,10 @@ from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
 from peephole.inspect.errors import InspectError
+from peephole.interop.errors import InteropError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError, InspectError)
+OURS = (TheoryError, DataError, ExperimentError, InspectError, InteropError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,

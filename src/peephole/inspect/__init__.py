@@ -9,11 +9,12 @@ from peephole.inspect.errors import InspectError
 
 if TYPE_CHECKING:
     from peephole.inspect.advice import THRESHOLDS, Advice, Thresholds, advise
+    from peephole.inspect.batches import load_batch
     from peephole.inspect.comparison import compare, predict
     from peephole.inspect.coordinate import coordinate_check, slopes
-    from peephole.inspect.files import load, load_batch, save
     from peephole.inspect.measured import Measured
     from peephole.inspect.measuring import measure, measure_files, probe
+    from peephole.inspect.models import load_model
     from peephole.inspect.recorder import Recorder
     from peephole.inspect.statistics import Trace
 
@@ -28,13 +29,12 @@ _PLACES = {
     "advise": "advice",
     "compare": "comparison",
     "coordinate_check": "coordinate",
-    "load": "files",
-    "load_batch": "files",
+    "load_batch": "batches",
+    "load_model": "models",
     "measure": "measuring",
     "measure_files": "measuring",
     "predict": "comparison",
     "probe": "measuring",
-    "save": "files",
     "slopes": "coordinate",
 }
 __all__ = [
@@ -48,13 +48,12 @@ __all__ = [
     "advise",
     "compare",
     "coordinate_check",
-    "load",
     "load_batch",
+    "load_model",
     "measure",
     "measure_files",
     "predict",
     "probe",
-    "save",
     "slopes",
 ]
 

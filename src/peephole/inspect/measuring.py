@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from peephole.init.torch import stacked_cells
+from peephole.inspect.batches import load_batch
 from peephole.inspect.errors import InspectError
-from peephole.inspect.files import load, load_batch
 from peephole.inspect.measured import Measured
+from peephole.inspect.models import load_model
 from peephole.inspect.pieces import goes_on, joined, pieces
 from peephole.inspect.statistics import Trace, trace
 from peephole.inspect.watch import Call, Loss, watch
@@ -45,7 +46,7 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
 
 def measure_files(model: Path | str, batch: Path | str) -> Measured:
     """`measure` of a saved LSTM on a saved batch, with `probe` as the loss: what `peephole inspect` does."""
-    module = load(model)
+    module = load_model(model)
     first = next(stacked_cells(module)).weight_ih
     x = load_batch(batch, first.shape[1]).to(first.dtype)
     if getattr(module, "batch_first", False) and isinstance(x, Tensor):

@@ -65,7 +65,7 @@ def draw_gates(histograms: Any) -> Figure:
     with rc_context(STYLE):
         figure = Figure(figsize=(8.2, 1.45 * len(layers) + 0.4), layout="constrained")
         grid = figure.subplots(len(layers), len(NAMES), sharex="col", squeeze=False)
-        for row, (colour, name, part) in zip(grid, layers, strict=True):
+        for place, (row, (colour, name, part)) in enumerate(zip(grid, layers, strict=True)):
             row[0].set_ylabel(name)
             for ax, (gate, title) in zip(row, NAMES.items(), strict=True):
                 bars = part[part["gate"] == gate]
@@ -74,9 +74,9 @@ def draw_gates(histograms: Any) -> Figure:
                 if (low, high) in ((0.0, 1.0), (-1.0, 1.0)):
                     for end in ((low, low + 0.05), (high - 0.05, high)):
                         ax.axvspan(*end, color=GREY, alpha=0.18, linewidth=0)
-                ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+                ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
                 ax.locator_params(axis="y", nbins=3)
-                if row is grid[0]:
+                if place == 0:
                     ax.set_title(title)
     return figure
 
