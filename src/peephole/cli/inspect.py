@@ -15,9 +15,7 @@ from peephole.cli import options as opt
 from peephole.cli.output import console, print_json
 from peephole.theory import TheoryError
 
-Model = Annotated[
-    Path, typer.Argument(help="An LSTM: .safetensors, as peephole.interop.files.save writes it, or .onnx.")
-]
+Model = Annotated[Path, typer.Argument(help="An LSTM: .safetensors (peephole.interop.files.save) or .onnx.")]
 Batch = Annotated[
     Path,
     typer.Option(help="Sequences: .npy, .npz, .csv or .safetensors, with the axes sequences, steps, features."),

@@ -26,8 +26,8 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
     `model` is an `nn.LSTM`, `nn.LSTMCell` or `PeepholeLSTM`, or any module that contains some. `batch` is what it
     takes: a tensor, a PackedSequence, a tuple of arguments or a dictionary of named ones. `loss` takes what the
     model puts out and returns one number, such as `lambda output: F.mse_loss(output, targets)`; `inspect.probe`
-    serves where there is none. `sequences` looks at the first so many of the batch alone (the longest, if packed); the loss is
-    still that of all.
+    serves where there is none. `sequences` looks at the first so many of the batch alone (the longest, if packed);
+    the loss is still that of all.
 
     What `nn.LSTM` does not show is computed from its weights and outputs, and must make these outputs, or an
     `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off. Weights,
