@@ -11,7 +11,7 @@ from peephole import PeepholeLSTM, init, inspect, theory
 from peephole.inspect.comparison import cell_of
 from peephole.inspect.errors import InspectError
 
-H, STEPS = 128, 20
+H, STEPS = 64, 16
 
 
 def walk(steps: int = STEPS) -> Tensor:
@@ -26,24 +26,21 @@ def walk(steps: int = STEPS) -> Tensor:
 @pytest.mark.parametrize("name", ["normalized", "forget-one", "chrono"])
 def test_measured_is_as_predicted(name: str) -> None:
     """Averaged over networks, Var(h) is the predicted one; the prediction for white inputs is off."""
-    ratios, white = [], []
-    for seed in range(6):
+    ratios = []
+    for seed in range(5):
         lstm = init.initialise_(nn.LSTM(8, H), name, generator=seed, steps=STEPS)
         measured = inspect.measure(lstm, walk())
-        table = inspect.compare(measured)
+        table = inspect.compare(measured, inspect.predict(measured, samples=2000))
         last = table[(table["step"] == STEPS) & (table["quantity"] == "var_h")]
         ratios.append(float(last["ratio"].iloc[0]))
-        trace = measured.traces[0]
-        flow = theory.propagate(
-            cell_of(trace), theory.Variances.build(cell_of(trace), trace.variances), steps=STEPS, samples=4000
-        )
-        white.append(float(trace.steps["var_h"][-1] / flow.var_h[-1]))
     error = np.std(ratios, ddof=1) / np.sqrt(len(ratios))
-    assert (
-        abs(np.mean(ratios) - 1) < 4 * error + 0.05
-    )  # 64 sequences of 8 features fluctuate together, in every network
+    # A twentieth on top, for all networks see the same 64 sequences of 8 features.
+    assert abs(np.mean(ratios) - 1) < 4 * error + 0.05
     if name != "normalized":
-        assert np.mean(white) > 1.3
+        (trace,) = measured.traces
+        cell, v = cell_of(trace), theory.Variances.build(cell_of(trace), trace.variances)
+        white = theory.propagate(cell, v, steps=STEPS, samples=2000)
+        assert trace.steps["var_h"][-1] / white.var_h[-1] > 1.3
 
 
 def test_the_cell_and_its_inputs() -> None:
@@ -56,7 +53,9 @@ def test_the_cell_and_its_inputs() -> None:
     assert (cell.inputs, cell.units, cell.peepholes, cell.output) == (8, 16, True, "identity")
     assert cell.forget_bias == pytest.approx(module.get_parameter("bias_l0")[16:32].tolist())
     assert cell.input_variance == pytest.approx(float(x.square().mean()))
-    assert first.variances["v_o"] == pytest.approx(float(module.get_parameter("weight_ph_l0")[32:].square().mean()))
+    assert first.variances["v_o"] == pytest.approx(
+        float(module.get_parameter("weight_ph_l0").detach()[32:].square().mean())
+    )
     own = theory.autocorrelation(x.transpose(0, 1).double().numpy())
     np.testing.assert_allclose(first.autocorrelation, own, atol=1e-5)
     assert cell_of(second).inputs == 16
@@ -68,6 +67,7 @@ def test_the_cell_and_its_inputs() -> None:
     np.testing.assert_allclose(again.autocorrelation, theory.autocorrelation(gaps), atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch speaks of its own kernels
 def test_what_cannot_be_compared() -> None:
     """Names that were not measured, steps beyond all and projections are told."""
     measured = inspect.measure(nn.LSTM(8, 16), walk())
@@ -77,4 +77,4 @@ def test_what_cannot_be_compared() -> None:
     with pytest.raises(InspectError, match="from 1 to 200"):
         inspect.predict(measured, steps=201)
     with pytest.raises(theory.TheoryError, match="no layer has a prediction"):
-        inspect.compare(inspect.measure(nn.LSTM(8, 16, proj_size=4), walk()))
+        inspect.compare(inspect.measure(nn.LSTM(8, 16, proj_size=4), walk(), inspect.probe))

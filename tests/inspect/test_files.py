@@ -86,7 +86,7 @@ def npy(array: Any) -> Callable[[Path], Any]:
 
 def tensors(**given: Tensor) -> Callable[[Path], Any]:
     """Writes them as safetensors."""
-    return lambda path: save_file({name: value.contiguous() for name, value in given.items()}, path)
+    return lambda path: save_file({name: value.clone() for name, value in given.items()}, path)
 
 
 def text(content: str) -> Callable[[Path], Any]:
@@ -125,14 +125,14 @@ MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
 }  # fmt: skip
 BATCHES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "wrong width": ("x.npy", npy(np.zeros((4, 6, 2))), r"sequences of 2 features .* the model takes 3"),
-    "NaN": ("x.npy", npy(np.where(X > 2, np.nan, X)), "values are NaN or infinite"),
+    "NaN": ("x.npy", npy(np.where(X > 1, np.nan, X)), "values are NaN or infinite"),
     "empty": ("x.npy", npy(np.zeros((0, 6, 3))), "an array of shape"),
     "four axes": ("x.npy", npy(np.zeros((2, 4, 6, 3))), "an array of shape"),
     "text": ("x.npy", npy(np.full((4, 6, 3), "a")), "an array of shape"),
     "objects": ("x.npy", npy(np.array([[[Trap()] * 3]], dtype=object)), "not a NumPy file of plain numbers"),
     "not NumPy": ("x.npy", text("hello"), "not a NumPy file"),
     "not a zip": ("x.npz", text("hello"), "not a NumPy file"),
-    "several arrays": ("x.npz", lambda p: np.savez(p, a=X, b=X), "the batch is the only one, or that named x"),
+    "several arrays": ("x.npz", lambda p: np.savez(p, a=X, b=X), "the batch is the only array, or that named x"),
     "wrong lengths": ("x.npz", lambda p: np.savez(p, x=X, lengths=[1, 2, 3, 9]), "lengths must be 4 whole numbers"),
     "a hole in a table": ("x.csv", text("a,b,c\n1,2,\n"), "values are NaN"),
     "words in a table": ("x.csv", text("a,b,c\n1,2,x\n"), "line 2: could not convert"),

@@ -32,7 +32,7 @@ def train(lstm: nn.LSTM, recorder: inspect.Recorder | None, steps: int) -> list[
         value = loss(lstm(X))
         value.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        losses.append(float(value))
+        losses.append(value.item())
         if recorder is not None:
             recorder.step(X, loss)
     return losses

@@ -52,11 +52,11 @@ def drawn(figure: Figure) -> Figure:
 
 def test_a_line_for_each_layer() -> None:
     """Each layer, direction and run is a line by its name, and its prediction a dashed one in its colour."""
-    compared = frame(quantity="var_h", predicted=0.3)
+    compared = pd.concat([frame(quantity=name, predicted=0.3) for name in ("var_h", "var_c")])
     left, right = drawn(signals.draw_signals(frame(), compared)).axes
     names = ["encoder layer 0", "encoder layer 0 reverse", "layer 0 run 1"]
     assert left.get_legend_handles_labels()[1] == names + [f"{name}, predicted" for name in names]
-    assert len(right.lines) == 3
+    assert len(right.lines) == 6
     assert left.lines[0].get_color() == left.lines[3].get_color()
     np.testing.assert_allclose(np.asarray(left.lines[1].get_ydata()), 0.2)
 

@@ -56,6 +56,7 @@ class Thresholds:
 
 
 THRESHOLDS = Thresholds()
+"""The limits that `advise` goes by unless told."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def coordinate_check(
     widths: Sequence[int] = WIDTHS,
     *,
     kind: str = "nn.LSTM",
-    inputs: int = 32,
+    inputs: int | None = None,
     steps: int = 20,
     sequences: int = 16,
     networks: int = 3,
@@ -36,20 +36,22 @@ def coordinate_check(
     """Start LSTMs of several widths by a method and measure each: a pandas frame with a row for each width and network.
 
     `method` is a name of `init.METHODS`, or a function that initialises the LSTM it is given, in place. White noise of
-    variance 1 goes in, the same at every width. The rows are those of `Measured.summary`, led by `method`, `width` and
-    `network`; the gradient is that of `inspect.probe`. `slopes` tells how far the curves are from flat.
+    variance 1 goes in, with as many features as units unless `inputs` says how many. The rows are those of
+    `Measured.summary`, led by `method`, `width` and `network`; the gradient is that of `inspect.probe`. `slopes` tells
+    how far the curves are from flat.
     """
-    for name, value in (("inputs", inputs), ("steps", steps), ("sequences", sequences), ("networks", networks)):
+    for name, value in (("inputs", inputs or 1), ("steps", steps), ("sequences", sequences), ("networks", networks)):
         check_count(name, value, 1)
     if kind not in KINDS:
         raise TheoryError(f"kind = {kind!r}: {' or '.join(KINDS)}")
-    x = torch.randn(steps, sequences, inputs, generator=torch.Generator().manual_seed(seed))
     rows = []
     with torch.random.fork_rng(devices=[]):
         for width in widths:
+            features = inputs or width
+            x = torch.randn(steps, sequences, features, generator=torch.Generator().manual_seed(seed))
             for network in range(networks):
                 torch.manual_seed(seed + network)
-                lstm = KINDS[kind](inputs, width)
+                lstm = KINDS[kind](features, width)
                 if callable(method):
                     method(lstm)
                 else:
