@@ -38,11 +38,12 @@ def rules(model: nn.Module, x: Any, loss: Any = inspect.probe, **how: Any) -> se
 @pytest.mark.parametrize("kind", ["nn.LSTM", "two layers", "both directions", "peepholes", "batch first"])
 def test_a_good_start_gets_no_sentence(name: str, kind: str) -> None:
     """Methods that start the forget gate well, on scaled inputs: nothing is said."""
-    module: nn.Module = {
+    makers: dict[str, Callable[[], nn.Module]] = {
         "nn.LSTM": lambda: nn.LSTM(I, H), "two layers": lambda: nn.LSTM(I, H, 2),
         "both directions": lambda: nn.LSTM(I, H, bidirectional=True), "peepholes": lambda: PeepholeLSTM(I, H),
         "batch first": lambda: nn.LSTM(I, H, batch_first=True),
-    }[kind]()  # fmt: skip
+    }  # fmt: skip
+    module = makers[kind]()
     x = noise().transpose(0, 1) if kind == "batch first" else noise()
     init.initialise_(module, name, generator=0, steps=T)
     assert inspect.advise(inspect.measure(module, x, inspect.probe)) == []
@@ -190,7 +191,8 @@ def test_a_detached_layer() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             self.idle(x)
-            return self.used(x)[0]
+            y: Tensor = self.used(x)[0]
+            return y
 
     (line,) = inspect.advise(inspect.measure(Two(), noise(), lambda y: y.square().mean()))
     assert (line.rule, line.where) == ("detached", "idle, layer 0")

@@ -62,7 +62,8 @@ def test_beside_torch_s_cell(layers: int) -> None:
 
     def loss(output: Any) -> Tensor:
         y, (h, c) = output
-        return ((y - target) ** 2)[:3].mean() + (h * c).sum()
+        value: Tensor = ((y - target) ** 2)[:3].mean() + (h * c).sum()
+        return value
 
     measured = inspect.measure(lstm, (x, (h0, c0)), loss)
     outputs, gates = stepped(lstm, x, h0, c0)
@@ -122,7 +123,8 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", MODULES)
 def test_gradients_beside_autograd(name: str) -> None:
     """Back through time by hand is autograd: what reaches the inputs is the same, in every kind of LSTM."""
-    from peephole.inspect.pieces import _gradients, _plain, _sequences, backwards, stacked_cells
+    from peephole.init.torch import stacked_cells
+    from peephole.inspect.pieces import _gradients, _plain, _sequences, backwards
     from peephole.inspect.unroll import back, unroll
     from peephole.inspect.watch import watch
 
@@ -262,7 +264,8 @@ class Model(nn.Module):
         x = self.drop(self.norm(x.flatten(0, 1)).view_as(x))
         y, _ = self.encoder(x)
         y *= scale
-        return self.head(self.decoder(y)[0])
+        out: Tensor = self.head(self.decoder(y)[0])
+        return out
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -311,7 +314,7 @@ def test_chaos_is_no_disagreement(dtype: torch.dtype, loss: Any) -> None:
     for module in (nn.LSTM(8, 32, 2, dtype=dtype), PeepholeLSTM(8, 32, 2, dtype=dtype)):
         with torch.no_grad():
             for parameter in module.parameters():
-                parameter *= 30
+                parameter.mul_(30)
         with torch.set_grad_enabled(loss is not None):  # torch's kernels for the two round differently
             y, _ = module(noise(100, 4, 8).to(dtype))
         trace = inspect.measure(module, noise(100, 4, 8).to(dtype), loss).traces[-1]
@@ -357,7 +360,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
         InspectError,
         "must be one number",
     ),
-    (lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), lambda o: 0.0), InspectError, "it is a float"),
+    (lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), lambda o: o), InspectError, "it is a tuple"),
     (
         lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), lambda o: torch.ones(())),
         InspectError,
@@ -417,9 +420,10 @@ def test_frames() -> None:
 def test_decay_is_the_factor() -> None:
     """A gradient that halves with each step back has the decay 1/2, steps without any left aside."""
     (trace,) = inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), inspect.probe).traces
-    halves = replace(trace, steps=trace.steps | {"gradient": 0.5 ** np.arange(T)[::-1]})
+    halving = np.power(0.5, np.arange(T)[::-1])
+    halves = replace(trace, steps=trace.steps | {"gradient": halving})
     assert halves.decay == pytest.approx(0.5)
-    some = replace(trace, steps=trace.steps | {"gradient": np.array([0.0, 0.0, *0.5 ** np.arange(T - 2)[::-1]])})
+    some = replace(trace, steps=trace.steps | {"gradient": np.concatenate([np.zeros(2), halving[2:]])})
     assert some.decay == pytest.approx(0.5)
     none = replace(trace, steps=trace.steps | {"gradient": np.zeros(T)})
     assert np.isnan(none.decay)

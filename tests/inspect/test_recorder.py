@@ -68,10 +68,10 @@ def test_tensorboard(lstm: nn.LSTM, tmp_path: Path) -> None:
 
     with torch.no_grad():
         lstm.get_parameter("bias_ih_l0")[5:10] = -9
-    writer = SummaryWriter(str(tmp_path))  # type: ignore[no-untyped-call]
+    writer = SummaryWriter(str(tmp_path))
     recorder = inspect.Recorder(lstm, every=2, to=writer)
     train(lstm, recorder, 4)
-    writer.close()  # type: ignore[no-untyped-call]
+    writer.close()
     events = EventAccumulator(str(tmp_path)).Reload()
     tags = events.Tags()
     assert "inspect/var_h/LSTM, layer 0" in tags["scalars"]
