@@ -18,11 +18,11 @@ from torch import nn
 
 from peephole import init
 from peephole.init import flax as ours
-from peephole.init.layouts import FLAX_NAMES
 from peephole.init.torch import settled
 from peephole.theory import Cell, TheoryError, preset
 
 I, H, SEED = 3, 8, 5
+FLAX_NAMES = {"i": "i", "f": "f", "c": "g", "o": "o"}
 CELL = Cell(I, H, peepholes=False, output="tanh")
 X = np.random.default_rng(0).standard_normal((2, 6, I)).astype(np.float32)
 LINEN: list[Any] = [linen.LSTMCell, linen.OptimizedLSTMCell]

@@ -18,8 +18,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from peephole import PeepholeLSTM
 from peephole.init.layouts import ONNX, Layout
-from peephole.interop import InteropError, graph
+from peephole.interop import DisagreementError, InteropError, graph
 from peephole.interop import onnx as ours
+from peephole.nn.exported import ACTIVATIONS
 
 I, H = 3, 5
 SHAPES = list(itertools.product((1, 3), *[(False, True)] * 4))  # layers, both directions, batch first, bias, peepholes
@@ -101,7 +102,7 @@ def test_any_batch_and_length(both: bool, batch_first: bool, tmp_path: Path) -> 
 
 def test_every_activation(tmp_path: Path) -> None:
     """All 125 triples of functions are exported, agree with ONNX Runtime and come back."""
-    for functions in itertools.product(graph.ACTIVATIONS, repeat=3):
+    for functions in itertools.product(ACTIVATIONS, repeat=3):
         names: dict[str, Any] = dict(
             zip(("gate_activation", "cell_activation", "output_activation"), functions, strict=True)
         )
@@ -130,11 +131,11 @@ def test_dropout_is_left_out(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, Any]] = {
-    "peepholes as ours, i f o": ("layouts.ONNX", Layout(ONNX.gates, ("i", "f", "o"))),
-    "peepholes as o i f": ("layouts.ONNX", Layout(ONNX.gates, ("o", "i", "f"))),
-    "gates as ours, i f c o": ("layouts.ONNX", Layout(("i", "f", "c", "o"), ("i", "o", "f"))),
-    "another hard sigmoid": ("ACTIVATIONS", graph.ACTIVATIONS | {"hard_sigmoid": ("HardSigmoid", (0.2, 0.5))}),
-    "tanh for the identity": ("ACTIVATIONS", graph.ACTIVATIONS | {"identity": ("Tanh", None)}),
+    "peepholes as ours, i f o": ("interop.graph.layouts.ONNX", Layout(ONNX.gates, ("i", "f", "o"))),
+    "peepholes as o i f": ("interop.graph.layouts.ONNX", Layout(ONNX.gates, ("o", "i", "f"))),
+    "gates as ours, i f c o": ("interop.graph.layouts.ONNX", Layout(("i", "f", "c", "o"), ("i", "o", "f"))),
+    "another hard sigmoid": ("nn.exported.ACTIVATIONS", ACTIVATIONS | {"hard_sigmoid": ("HardSigmoid", (0.2, 0.5))}),
+    "tanh for the identity": ("nn.exported.ACTIVATIONS", ACTIVATIONS | {"identity": ("Tanh", None)}),
 }
 
 
@@ -143,8 +144,8 @@ def test_a_wrong_layout_is_not_written(name: str, value: Any, tmp_path: Path, mo
     """Control: with peepholes or gates in another order ONNX Runtime disagrees, and the file before stays as it was."""
     path, module = tmp_path / "a.onnx", lstm(1, True, False, bias=True, peepholes=True)
     path.write_text("before")
-    monkeypatch.setattr(f"peephole.interop.graph.{name}", value)
-    with pytest.raises(InteropError, match="ONNX Runtime's y differs from the module's by"):
+    monkeypatch.setattr(f"peephole.{name}", value)
+    with pytest.raises(DisagreementError, match="ONNX Runtime's y differs from the module's by"):
         ours.export(module, path)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
@@ -156,7 +157,7 @@ def test_a_small_peephole_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         module.get_parameter("weight_ph_l0").div_(100)
     monkeypatch.setattr("peephole.interop.graph.layouts.ONNX", WRONG["peepholes as ours, i f o"][1])
-    with pytest.raises(InteropError, match="differs"):
+    with pytest.raises(DisagreementError, match="differs"):
         ours.export(module, tmp_path / "a.onnx")
 
 
@@ -242,7 +243,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "weights from outside": ({"slots": ["x", "x", "R", "B"]}, "not constants of the file"),
     "a constant input": ({"slots": ["W", "W", "R", "B"]}, "W, which no operator puts out"),
-    "no LSTM": ({"nodes": [NODE("Identity", ["x"], ["y"])]}, "x, which no operator puts out, where the outputs of an LSTM"),
+    "no LSTM": ({"nodes": [NODE("Identity", ["x"], ["y"])]}, "x, which no operator puts out, where the outputs"),
     "another operator": ({"nodes": [NODE("Tanh", ["x"], ["y"])]}, "the operator Tanh"),
     "another domain": ({"nodes": [NODE("LSTM", ["x"], ["y"], domain="evil")]}, "the operator LSTM|not a valid"),
     "a loop of itself": ({"nodes": [NODE("Identity", ["y"], ["y"])]}, "not a valid ONNX model"),

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
+from peephole.cli.export import export
 from peephole.cli.inspect import inspect
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command()(solve)
 app.command()(check)
 app.command()(reproduce)
+app.command()(export)
 app.command()(bench)
 app.command()(inspect)
 

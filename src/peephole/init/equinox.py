@@ -18,8 +18,6 @@ except ImportError as error:
     raise ImportError(f"Equinox cannot be imported ({error}): pip install 'peephole[equinox]' brings it") from error
 
 Tree = TypeVar("Tree")
-# What a cell calls its arrays, and the letter in `weights`; the bias may be missing.
-ARRAYS = {"weight_ih": "W", "weight_hh": "U", "bias": "b"}
 
 
 def initialise(
@@ -49,9 +47,10 @@ def initialise(
             )
         cell = Cell(node.input_size, node.hidden_size, peepholes=False, output="tanh", input_variance=input_variance)
         drawn = weights(name, cell, seed, part=next(parts), distribution=distribution, steps=steps)
-        present = [array for array in ARRAYS if getattr(node, array) is not None]
-        new = [jnp.asarray(EQUINOX.stack(drawn, ARRAYS[array]), getattr(node, array).dtype) for array in present]
-        return eqx.tree_at(lambda cell: [getattr(cell, array) for array in present], node, new)
+        arrays = EQUINOX.write(drawn)
+        present = [name for name in arrays if getattr(node, name) is not None]  # the bias may be missing
+        new = [jnp.asarray(arrays[name], getattr(node, name).dtype) for name in present]
+        return eqx.tree_at(lambda cell: [getattr(cell, name) for name in present], node, new)
 
     tree: Tree = jax.tree.map(filled, module, is_leaf=_is_cell)
     if next(parts) == part:

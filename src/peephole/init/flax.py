@@ -6,11 +6,12 @@ numbers of `weights` with part = `part` + k. `distribution` and `steps` are thos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
-from peephole.init.layouts import FLAX_NAMES, NNX_OPTIMIZED
+from peephole.init.layouts import LINEN, NNX, NNX_OPTIMIZED
 from peephole.init.methods import STEPS, Array, Distribution
 from peephole.init.weights import weights
 from peephole.theory import Cell, TheoryError
@@ -22,7 +23,7 @@ try:
 except ImportError as error:
     raise ImportError(f"Flax cannot be imported ({error}): pip install 'peephole[flax]' brings it") from error
 
-DENSE = {f"{side}{name}" for side in "ih" for name in FLAX_NAMES.values()}
+DENSE = {name.partition(".")[0] for name in LINEN.arrays}
 
 
 def initialise(
@@ -42,9 +43,11 @@ def initialise(
         inputs, units = jax.tree.leaves(node["ii"]["kernel"])[0].shape[-2:]
         cell = Cell(inputs, units, False, gate, activation, activation, input_variance=input_variance)
         drawn = weights(name, cell, seed, part=next(parts), distribution=distribution, steps=steps)
-        arrays = {(dense, kind): array for dense, kind, array in _dense(drawn)}
+        arrays = LINEN.write(drawn)
         # Over leaves, not items: partitioned parameters are boxed, and stay so.
-        return jax.tree_util.tree_map_with_path(lambda path, old: _like(old, arrays[path[0].key, path[1].key]), node)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, old: _like(old, arrays[f"{path[0].key}.{path[1].key}"]), node
+        )
 
     new = jax.tree.map(filled, params, is_leaf=_is_cell)
     if next(parts) == part:
@@ -83,18 +86,7 @@ def _like(old: Any, array: Array) -> jax.Array:
     return jnp.asarray(array, old.dtype)
 
 
-def _dense(drawn: Mapping[str, Array]) -> Iterator[tuple[str, str, Array]]:
-    """Each gate's own kernels and bias: the dense layer, what of it, the array."""
-    for gate, name in FLAX_NAMES.items():
-        yield f"i{name}", "kernel", drawn[f"W_{gate}"].T
-        yield f"h{name}", "kernel", drawn[f"U_{gate}"].T
-        yield f"h{name}", "bias", drawn[f"b_{gate}"]
-
-
 def _nnx(cell: nnx.Module, drawn: Mapping[str, Array]) -> list[tuple[Any, Array]]:
     """The parameters of an nnx cell, and what goes into each."""
-    if isinstance(cell, nnx.OptimizedLSTMCell):
-        pairs = (cell.dense_i.kernel, "W"), (cell.dense_h.kernel, "U"), (cell.dense_h.bias, "b")
-        return [(parameter, NNX_OPTIMIZED.stack(drawn, letter)) for parameter, letter in pairs]
-    named = {"if": "if_"}  # Python's keyword
-    return [(getattr(getattr(cell, named.get(dense, dense)), kind), array) for dense, kind, array in _dense(drawn)]
+    layout = NNX_OPTIMIZED if isinstance(cell, nnx.OptimizedLSTMCell) else NNX
+    return [(attrgetter(name)(cell), array) for name, array in layout.write(drawn).items()]

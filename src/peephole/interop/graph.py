@@ -11,17 +11,10 @@ from torch import Tensor
 from peephole.init import layouts
 from peephole.init.methods import Array
 from peephole.init.torch import StackedCell
+from peephole.nn import exported
 
 # Old enough for every runtime of the last years: LSTM and its neighbours have not changed since, but for bfloat16.
 OPSET, IR = 17, 8
-# Names, and the alpha and beta of those that have them. ONNX has no identity: 1 a + 0 is one.
-ACTIVATIONS: dict[str, tuple[str, tuple[float, float] | None]] = {
-    "sigmoid": ("Sigmoid", None),
-    "tanh": ("Tanh", None),
-    "relu": ("Relu", None),
-    "identity": ("Affine", (1.0, 0.0)),
-    "hard_sigmoid": ("HardSigmoid", (1 / 6, 0.5)),
-}
 INPUTS, OUTPUTS = ("x", "h0", "c0", "lengths"), ("y", "h", "c")
 WHOLE = -1  # the length of a sequence that goes on to the end
 
@@ -94,16 +87,6 @@ def _reordered(stacked: Tensor, letter: str) -> Array:
     return layouts.ONNX.stack(layouts.TORCH.split(stacked.detach().cpu().numpy(), letter), letter)
 
 
-def activations(cell: StackedCell, directions: int) -> dict[str, Any]:
-    """The operator's attributes that say which functions the cell has."""
-    chosen = [ACTIVATIONS[name] for name in (cell.gate, cell.cell_input, cell.output)] * directions
-    found: dict[str, Any] = {"activations": [name for name, _ in chosen]}
-    scaled = [pair for _, pair in chosen if pair is not None]
-    if scaled:
-        found |= {"activation_alpha": [a for a, _ in scaled], "activation_beta": [b for _, b in scaled]}
-    return found
-
-
 def _entry(layers: int, batch_first: bool) -> Iterator[Any]:
     """The input with the steps first, every layer's part of the states, and a length for each sequence."""
     from onnx import TensorProto
@@ -137,7 +120,7 @@ def _layer(number: int, layer: Sequence[StackedCell], layers: int, batch_first: 
         [f"Y{of}", f"h{of}", f"c{of}"],
         hidden_size=len(cell.weight_hh) // 4,
         direction="bidirectional" if directions == 2 else "forward",
-        **activations(cell, directions),
+        **exported.attributes((cell.gate, cell.cell_input, cell.output), directions),
     )
     leaving = f"x_l{number + 1}" if number + 1 < layers else "y_steps_first" if batch_first else "y"
     yield make_node("Transpose", [f"Y{of}"], [f"Y{of}_batch_first"], perm=[0, 2, 1, 3])

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from peephole.init.methods import Array
 from peephole.init.torch import StackedCell, stacked_cells
 from peephole.interop import graph, reading
-from peephole.interop.errors import InteropError
+from peephole.interop.errors import DisagreementError, InteropError
 from peephole.interop.writing import replacing
 from peephole.nn import PeepholeLSTM
 
@@ -35,7 +35,7 @@ def export(module: PeepholeLSTM | nn.LSTM, path: str | os.PathLike[str]) -> floa
     sequence; outputs `y`, `h` and `c`. T and B are free. Dropout is left out, as in evaluation.
 
     Before the file is kept, ONNX Runtime runs it on random input beside the module, in units of each output's root
-    mean square; where they disagree there is an `InteropError` and no file.
+    mean square; where they disagree there is a `DisagreementError` and no file.
     """
     _needs_onnx()
     cells = _cells(module)
@@ -101,7 +101,7 @@ def _distance(name: str, got: Array, wanted: Array, ours: Array) -> float:
         )
     off, own = (float(np.abs(values - wanted).max()) for values in (got, ours))
     if not off <= CLOSE * scale + TIMES * own + 1e-7:
-        raise InteropError(
+        raise DisagreementError(
             f"ONNX Runtime's {name} differs from the module's by {off:.2g}, its root mean square being {scale:.2g}; "
             "no file was written"
         )

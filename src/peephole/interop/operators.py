@@ -12,8 +12,8 @@ import torch
 from peephole.init import layouts
 from peephole.init.methods import Array
 from peephole.interop.errors import InteropError
-from peephole.interop.graph import ACTIVATIONS
 from peephole.nn import PeepholeLSTM
+from peephole.nn.exported import ACTIVATIONS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from peephole.nn import kernel, loss, modes, operators, reference
+from peephole.nn import exported, kernel, loss, modes, operators, reference
 from peephole.nn.networks import Networks, State, a_tensor
 
 __all__ = ["next_step_loss", "peephole_lstm"]
@@ -45,6 +45,8 @@ def peephole_lstm(
     if lengths is not None:
         lengths = _checked_lengths(lengths, x)
         x = networks.ended_at(lengths)
+    if exported.asked(weight_hh):
+        return exported.peephole_lstm(x, networks.weights, h, c, lengths, activations)
     if not _fused(backend, x, h, c, *networks.weights) or networks.batch == 0:
         gate, cell_input, output = activations
         with torch.autocast(x.device.type, enabled=False) if _autocast(x) else nullcontext():
