@@ -417,6 +417,14 @@ def test_frames() -> None:
     assert str(measured).count("\n") == 3
 
 
+def test_a_notebook_shows_it() -> None:
+    """`_repr_html_` is a fragment with the sentences, the table and the pictures."""
+    shown = inspect.measure(nn.LSTM(I, H, 2), torch.zeros(T, B, I), inspect.probe)._repr_html_()
+    assert shown.count("<svg") == 3
+    assert "inputs never vary" in shown
+    assert "layer 1" in shown
+
+
 def test_decay_is_the_factor() -> None:
     """A gradient that halves with each step back has the decay 1/2, steps without any left aside."""
     (trace,) = inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), inspect.probe).traces

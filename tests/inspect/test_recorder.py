@@ -49,8 +49,8 @@ def lstm() -> nn.LSTM:
 def test_a_csv_file(lstm: nn.LSTM, tmp_path: Path, to: str) -> None:
     """The file holds the frame of each n-th step, and the training is bit for bit the one without a recorder."""
     alone = train(copy.deepcopy(lstm), None, 7)
-    with inspect.Recorder(lstm, every=3, to=tmp_path / to) as recorder:
-        assert train(lstm, recorder, 7) == alone
+    recorder = inspect.Recorder(lstm, every=3, to=tmp_path / to)
+    assert train(lstm, recorder, 7) == alone
     table = pd.read_csv(tmp_path / to if to.endswith("csv") else tmp_path / to / "inspect.csv")
     assert table["training_step"].unique().tolist() == [0, 3, 6]
     assert recorder.last is not None

@@ -47,6 +47,8 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
 def measure_files(model: Path | str, batch: Path | str) -> Measured:
     """`measure` of a saved LSTM on a saved batch, with `probe` as the loss: what `peephole inspect` does."""
     module = load_model(model)
+    if next(module.parameters()).dtype not in (torch.float32, torch.float64):
+        module = module.float()  # half precision has no kernels on every processor
     first = next(stacked_cells(module)).weight_ih
     x = load_batch(batch, first.shape[1]).to(first.dtype)
     if getattr(module, "batch_first", False) and isinstance(x, Tensor):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import warnings
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import nn
@@ -88,14 +87,6 @@ class Recorder:
                     self._columns = True
                 parts = [part if isinstance(part, np.ndarray) else [part] * trace.length for part in columns.values()]
                 writer.writerows([number, *row] for row in zip(*parts, strict=True))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left open between steps; `with` marks where the recording ends."""
 
 
 def _write_scalars(writer: Writer, measured: Measured, number: int) -> None:

@@ -102,11 +102,13 @@ def trace(name: str, run: int, piece: Piece) -> Trace:
     by_gate = dict(zip(GATES, inside, strict=True))
     units = {f"{kind}_{gate}": part for gate, values in by_gate.items() for kind, part in _columns(values)}
     variances, biases = _weights(cell)
+    inputs = dict(_columns(x))
+    power = float((inputs["mean"] ** 2 + inputs["sd"] ** 2).mean())
     return Trace(
         name, piece.layer, "reverse" if piece.reverse else "forward", run, (cell.gate, cell.cell_input, cell.output),
         (seen.x.shape[2], seen.h.shape[2], signals.c.shape[2]), seen.x.shape[1], steps, units,
         {gate: _histogram(values, kinds[gate]) for gate, values in by_gate.items()},
-        dict(_columns(x)), variances, biases, float(x.double().square().mean()), _autocorrelation(seen.x, mask),
+        inputs, variances, biases, power, _autocorrelation(seen.x, mask),
         cell.weight_hr is not None,
     )  # fmt: skip
 
@@ -140,8 +142,10 @@ def _share(where: Tensor, mask: Tensor | None) -> Array:
 
 
 def _norms(gradient: Tensor) -> Array:
-    """The norm at each step, over sequences and what h holds; summed in double, for squares leave float32 early."""
-    return _numbers(torch.linalg.vector_norm(gradient, dim=(1, 2), dtype=torch.float64))
+    """The norm at each step, over sequences and h's parts; in units of the largest, for squares leave float32 early."""
+    largest = gradient.abs().amax((1, 2))
+    unit = torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
+    return _numbers(torch.linalg.vector_norm(gradient / unit[:, None, None], dim=(1, 2))) * _numbers(unit)
 
 
 def _columns(values: Tensor) -> list[tuple[str, Array]]:
@@ -163,7 +167,7 @@ def _weights(cell: StackedCell) -> tuple[dict[str, float], dict[str, Array]]:
     for letter, weight in (("w", cell.weight_ih), ("u", cell.weight_hh), ("v", cell.weight_ph)):
         if weight is not None:
             names = TORCH.peepholes if letter == "v" else TORCH.gates
-            squares = (float(part.double().square().mean()) for part in weight.chunk(len(names)))
+            squares = (float(part.cpu().double().square().mean()) for part in weight.chunk(len(names)))
             found |= {f"{letter}_{gate}": square for gate, square in zip(names, squares, strict=True)}
     total = sum(cell.biases, cell.weight_ih.new_zeros(len(cell.weight_ih)))
     return found, {gate: _numbers(part) for gate, part in zip(TORCH.gates, total.chunk(4), strict=True)}
@@ -186,8 +190,8 @@ def _autocorrelation(x: Tensor, mask: Tensor | None) -> Array:
     else:
         pairs = _numbers(present.float() @ present.float().T) * inputs
         seen = int(present.sum()) * inputs
-    return np.asarray(total / np.maximum(pairs, 1.0) / (float(rows.double().square().sum()) / seen))
+    return np.asarray(total / np.maximum(pairs, 1.0) / (np.trace(total) / seen))
 
 
 def _numbers(tensor: Tensor) -> Array:
-    return np.asarray(tensor.detach().double().cpu().numpy())
+    return np.asarray(tensor.detach().cpu().double().numpy())  # not every device has double

@@ -116,7 +116,7 @@ def _differentiate(value: Any, calls: list[Call]) -> None:
 def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
     """Evaluation mode inside; modes, dropout, buffers and the random state are afterwards what they were."""
     modes = [(part, part.training) for part in model.modules()]
-    rates = [(part, part.dropout) for part in found.values() if hasattr(part, "dropout")]
+    rates = [(part, part.dropout) for part in found.values() if isinstance(getattr(part, "dropout", None), float | int)]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.is_cuda})
     try:
