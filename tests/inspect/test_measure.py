@@ -334,6 +334,18 @@ def test_another_forward_is_noticed() -> None:
         inspect.measure(Louder(I, H), noise(T, B, I).float())
 
 
+def test_another_cell_state_is_noticed() -> None:
+    """So is one whose last cell state is not that of its weights, in a lower layer too."""
+
+    class Shifted(nn.LSTM):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            y, (h, c) = super().forward(*args, **kwargs)
+            return y, (h, c + torch.tensor([1e-3, 0.0])[:, None, None])
+
+    with pytest.raises(InspectError, match=r"the LSTM, layer 0: what its weights make differs .* by 0\.001"):
+        inspect.measure(Shifted(I, H, 2), noise(T, B, I).float())
+
+
 def test_some_sequences() -> None:
     """`sequences` gives the figures of the first so many, under the loss of all."""
     lstm, x = nn.LSTM(I, H, 2, dtype=torch.float64), noise(T, B, I)

@@ -166,7 +166,8 @@ def _sequences(call: Call, cells: list[StackedCell], plain: Plain) -> Iterator[S
                 else (state[0][k], state[1][k])
             )
             before = torch.cat([h0.unsqueeze(0), h[:-1]])
-            yield Sequences(cell, x, before, h, c0, plain.lengths, plain.rounding)
+            last = plain.last[0][index + k], plain.last[1][index + k]
+            yield Sequences(cell, x, before, h, c0, last, plain.lengths, plain.rounding)
         entering, index = y, index + len(own)
 
 
@@ -229,7 +230,7 @@ def joined(parts: list[Piece]) -> Piece:
     first = parts[0].seen
     seen = Sequences(
         first.cell, together([part.seen.x for part in parts]), together([part.seen.before for part in parts]),
-        together([part.seen.h for part in parts]), together([part.signals.c_before for part in parts]), None,
+        together([part.seen.h for part in parts]), together([part.signals.c_before for part in parts]), None, None,
         first.rounding,
     )  # fmt: skip
     signals = Signals(

@@ -28,8 +28,8 @@ SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
 class Sequences:
     """What one layer and direction saw, in its own time: x (T, B, I), h before and after each step (T, B, P).
 
-    `c` is the cell state before the first step (B, H), or before each (T, B, H) where it is known. Beyond `lengths`
-    nothing counts.
+    `c` is the cell state before the first step (B, H), or before each (T, B, H) where it is known; `last` are h and c
+    after each sequence's last step, as the module put them out. Beyond `lengths` nothing counts.
     """
 
     cell: StackedCell
@@ -37,6 +37,7 @@ class Sequences:
     before: Tensor
     h: Tensor
     c: Tensor
+    last: tuple[Tensor, Tensor] | None = None
     lengths: Tensor | None = None
     rounding: float = 1e-7  # of the type in which the module put out h
 
@@ -93,23 +94,33 @@ def unroll(seen: Sequences, where: str) -> Signals:
             o[t].addcmul_(p_o, state)
         o[t] = gate(o[t])
     made = o * out(c)
-    _check(seen, made if cell.weight_hr is None else made @ cell.weight_hr.T, size, where)
+    made = made if cell.weight_hr is None else made @ cell.weight_hr.T
+    _check(made, seen.h, seen.mask, seen.rounding * (1 + size), where)
+    if seen.last is not None:
+        for mine, own in zip((seen.h, c), seen.last, strict=True):
+            _check(_at_end(mine, seen.lengths), own, None, seen.rounding * (1 + size), where)
     return Signals(i, f, z, o, c, c_before)
 
 
-def _check(seen: Sequences, made: Tensor, size: float, where: str) -> None:
-    """Raise unless the recomputed h is the module's own, to the rounding of its type."""
-    off = (made - seen.h).abs_()
-    off = torch.where(seen.h.isfinite() & made.isfinite(), off, off.new_zeros(()))
-    if seen.mask is not None:
-        off = off * seen.mask[..., None]
-    worst, largest = float(off.amax()), float(seen.h.nan_to_num(0.0, 0.0, 0.0).abs().amax())
-    allowed = ROUNDING * seen.rounding * (1 + size) * max(1.0, largest)
+def _check(made: Tensor, own: Tensor, mask: Tensor | None, rounding: float, where: str) -> None:
+    """Raise unless what was recomputed is the module's own, to the rounding of its type."""
+    off = torch.where(own.isfinite() & made.isfinite(), made - own, 0.0).abs_()
+    if mask is not None:
+        off = off * mask[..., None]
+    worst, largest = float(off.amax()), float(own.nan_to_num(0.0, 0.0, 0.0).abs().amax())
+    allowed = ROUNDING * rounding * max(1.0, largest)
     if worst > allowed:
         raise InspectError(
             f"{where}: what its weights make differs from its outputs by {worst:.2g}, more than rounding "
             f"({allowed:.2g}): its forward is not that of an LSTM with these weights"
         )
+
+
+def _at_end(values: Tensor, lengths: Tensor | None) -> Tensor:
+    """What (T, B, ...) is at each sequence's last step."""
+    if lengths is None:
+        return values[-1]
+    return values[lengths.to(values.device) - 1, torch.arange(values.shape[1], device=values.device)]
 
 
 def back(seen: Sequences, s: Signals, upstream: Tensor, last_c: Tensor) -> tuple[Tensor, Tensor]:
