@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from peephole.nn.lstm import PeepholeLSTM
 
 __version__ = version("peephole")
-__all__ = ["PeepholeLSTM", "init", "interop", "nn", "theory", "train"]
+__all__ = ["PeepholeLSTM", "init", "inspect", "interop", "nn", "theory", "train"]
 
 
 def __getattr__(name: str) -> Any:

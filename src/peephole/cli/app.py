@@ -14,14 +14,16 @@ from peephole import __version__
 from peephole.cli.bench import bench
 from peephole.cli.check import check
 from peephole.cli.export import export
+from peephole.cli.inspect import inspect
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.inspect.errors import InspectError
 from peephole.interop.errors import InteropError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError, InteropError)
+OURS = (TheoryError, DataError, ExperimentError, InspectError, InteropError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -33,6 +35,7 @@ app.command()(check)
 app.command()(reproduce)
 app.command()(export)
 app.command()(bench)
+app.command()(inspect)
 
 
 def _show_version(asked: bool) -> None:
