@@ -14,7 +14,7 @@ import pytest
 
 from peephole.experiments import claims
 from peephole.experiments.findings import Findings, gather
-from peephole.report import page
+from peephole.report import html, page
 
 METHODS = [*claims.PROPOSED, *claims.BASELINES]
 FILES = {"report.html", "table.md", "records.parquet", "losses.svg", "runs.svg", "scores.svg"}
@@ -108,7 +108,7 @@ def test_self_contained(tmp_path: Path) -> None:
     assert set(found.addresses) <= FILES
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
     assert found.tags.count("svg") == 3
-    assert "@import" not in (page.TEMPLATES / "report.css").read_text(encoding="utf-8")
+    assert "@import" not in html.stylesheet()
 
 
 def test_ids_are_its_own(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_ids_are_its_own(tmp_path: Path) -> None:
 
 def test_ink_follows_the_page() -> None:
     """The inlined picture has neither white ground nor fixed ink; the file beside it keeps both."""
-    text = page.svg(page.draw(results())["losses"])
-    inlined = page.inline(text, "losses")
+    text = html.svg(page.draw(results())["losses"])
+    inlined = html.inline(text, "losses")
     assert "#ffffff" in text
     assert "#222222" in text
     assert "#ffffff" not in inlined

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peephole.report.page import MISSING, TEMPLATES, _environment, _replace, inline, svg
+from peephole.report.html import MISSING, environment, inline, publish, stylesheet, svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +49,9 @@ def write(
     notes: Sequence[str] = (),
 ) -> Path:
     """Write the page: one file that needs nothing from outside, whole or not at all."""
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     body = _body(frame, summary, histograms, sentences, compared)
-    text = _render("inspect.html.j2", **body, style=style, provenance=provenance, notes=notes)
-    _replace(path, text.encode())
+    text = _render("inspect.html.j2", **body, style=stylesheet(), provenance=provenance, notes=notes)
+    publish({path: text.encode()})
     return path
 
 
@@ -88,4 +87,4 @@ def number(value: Any, name: str) -> str:
 
 
 def _render(template: str, **given: Any) -> str:
-    return _environment().get_template(template).render(**given).strip() + "\n"
+    return environment().get_template(template).render(**given).strip() + "\n"
