@@ -9,22 +9,21 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # mkdocs-material would speak of its successor at every build.
 export NO_MKDOCS_2_WARNING := 1
 
-# The quick form shows in CI that the demo works; its picture is too rough to draw conclusions from.
-DEMO_FLAGS := $(if $(QUICK),--steps 20 --networks 5)
+# The quick form shows in CI that the demo works; its numbers are too rough to draw conclusions from.
+DEMO_FLAGS := $(if $(QUICK),--seeds 2 --epochs 5,--seeds 8 --epochs 200)
 CONFIGURATIONS := proposed-1 proposed-2 proposed-3 proposed-4
 
 # An editable install compiles when it is made: a change here makes it again.
 KERNELS := CMakeLists.txt $(wildcard src/peephole/nn/csrc/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sanitize lint format types contracts docs docs-serve figures bench accuracy wheel constraints clean
+.PHONY: help demo test sanitize lint format types contracts docs docs-serve figures reproduction bench accuracy wheel constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/.light ## check the paper's four configurations and draw them (QUICK=1: a rough one in seconds)
-	@mkdir -p demo
-	$(BIN)/peephole check $(CONFIGURATIONS) $(DEMO_FLAGS) --plot demo/check.png
+demo: .venv/.light ## the paper's comparison, 8 seeds of 200 epochs, as a page (QUICK=1: a rough one in seconds)
+	$(BIN)/peephole reproduce $(DEMO_FLAGS) --out demo
 
 test: .venv/.full ## run every test, the code blocks of README and docs among them
 	$(BIN)/pytest
@@ -60,6 +59,9 @@ figures: .venv/.full ## redraw the documentation's figures
 bench: .venv/.full ## the speed of PeepholeLSTM against its peers
 	$(BIN)/peephole bench
 
+reproduction: .venv/.full ## the paper's comparison in full, and its page docs/reproduction.md (a quarter of an hour)
+	$(BIN)/peephole reproduce --docs docs/reproduction.md
+
 accuracy: .venv/.full ## the theory against simulated networks, as a table
 	$(BIN)/python benchmarks/theory_accuracy.py
 
@@ -70,7 +72,7 @@ constraints: ## renew constraints.txt from the ranges in pyproject.toml
 	bash tools/constraints.sh
 
 clean: ## remove everything that make has made, .venv too
-	rm -rf .venv build dist site demo .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist site demo reproduction .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find src tests docs tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/.created:
@@ -81,7 +83,7 @@ clean: ## remove everything that make has made, .venv too
 
 .venv/.light: pyproject.toml constraints.txt $(KERNELS) | .venv/.created
 	@echo "Installing into .venv (a minute or so, once)"
-	@$(INSTALL) -e '.[plots]'
+	@$(INSTALL) -e '.[reproduce]'
 	@touch $@
 
 .venv/.full: pyproject.toml constraints.txt $(KERNELS) | .venv/.created

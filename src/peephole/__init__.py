@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from peephole.nn.lstm import PeepholeLSTM
 
 __version__ = version("peephole")
-__all__ = ["PeepholeLSTM", "data", "init", "interop", "nn", "progression", "theory"]
+__all__ = ["PeepholeLSTM", "data", "init", "inspect", "interop", "nn", "progression", "theory", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from peephole.nn import functional
 
+__all__ = ["Course", "Descent", "Sequences", "descend"]
+
 WEIGHTS = ("weight_ih", "weight_hh", "weight_ph", "bias")
 DIVERGED = 1e6  # a loss beyond this, in units of the data's variance, is given up
 
@@ -93,23 +95,24 @@ def descend(
         diverged=np.full(replicas, -1),
         stopped=np.full(replicas, -1),
     )
-    best, rows = _Best(replicas), {mark: row for row, mark in enumerate(marks)}
+    best = _Best(replicas)
     for epoch in range(how.epochs + 1):
-        if epoch in rows:
-            row = rows[epoch]
+        if epoch in marks and state.alive.any():
+            row = marks.index(epoch)
             for name, other in watch.items():
-                course.watched[name][row] = _finite(_score(state.weights, other, how))
+                # To the end: whoever stands still from here on keeps this score.
+                course.watched[name][row:] = _finite(_score(state.weights, other, how))
             if how.patience is not None:
                 best.update(course.watched["validation"][row], row, state, how.patience, course.stopped, marks)
-        losses, gradients = _step(state.weights, sequences, how, differentiate=epoch < how.epochs)
-        course.train[epoch] = _finite(losses)
-        fails = ~np.isfinite(course.train[epoch]) & (course.diverged < 0)
-        course.diverged[fails] = epoch
-        state.alive &= torch.from_numpy(course.diverged < 0)
-        if epoch < how.epochs:
-            state.move(gradients, how)
-            if progress is not None:
-                progress(epoch + 1)
+        if state.alive.any():
+            losses, gradients = _step(state.weights, sequences, how, differentiate=epoch < how.epochs)
+            course.train[epoch:] = _finite(losses)
+            course.diverged[~np.isfinite(course.train[epoch]) & (course.diverged < 0)] = epoch
+            state.alive &= torch.from_numpy(course.diverged < 0)
+            if epoch < how.epochs:
+                state.move(gradients, how)
+        if epoch < how.epochs and progress is not None:
+            progress(epoch + 1)
     course.weights = best.restored(state.weights) if how.patience is not None else state.weights
     return course
 

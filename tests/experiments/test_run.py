@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import ray
 from distributed import LocalCluster
 
 from peephole.experiments.errors import ExecutorError
@@ -69,7 +71,7 @@ def test_what_is_there_is_not_made_again(tmp_path: Path) -> None:
 def test_dask_loses_a_worker(tmp_path: Path) -> None:
     """On two Dask workers over TCP, one killed half way, the records are bit for bit the serial ones."""
     seeds, epochs = 10, 400
-    with LocalCluster(
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=2, threads_per_worker=1, processes=True, protocol="tcp", dashboard_address=None
     ) as cluster:
         done = 0
@@ -88,6 +90,17 @@ def test_dask_loses_a_worker(tmp_path: Path) -> None:
         )
         assert not killed
     assert [plain(r) for r in records] == [plain(r) for r in serial(tmp_path / "serial", seeds, epochs)]
+
+
+@pytest.mark.filterwarnings("ignore")  # ray speaks of its own future
+def test_ray(tmp_path: Path) -> None:
+    """On a Ray cluster the records are bit for bit the serial ones."""
+    try:
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        records = run(jobs(), MATERIAL, Store(tmp_path / "ray"), executor="ray:auto")
+    finally:
+        ray.shutdown()
+    assert [plain(r) for r in records] == [plain(r) for r in serial(tmp_path / "serial")]
 
 
 SWEEP = """

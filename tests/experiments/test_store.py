@@ -28,10 +28,11 @@ def test_a_key_is_the_job() -> None:
     others = [
         replace(JOB, **change)
         for change in ({"dataset": "A"}, {"data": "b"}, {"method": "m"}, {"seed": 1}, {"epochs": 9}, {"share": 0.5},
-                       {"rate": 0.2}, {"momentum": 0.5}, {"decay": 0.0}, {"format": 9})
+                       {"rate": 0.2}, {"momentum": 0.5}, {"decay": 0.0}, {"patience": 3},
+                       {"format": 9})
     ]  # fmt: skip
-    assert len({JOB.key, *(job.key for job in others)}) == 11
-    assert replace(JOB).key == JOB.key == "d9e2bbbd7ecd7b4aa1f6bd3f"
+    assert len({JOB.key, *(job.key for job in others)}) == 12
+    assert replace(JOB).key == JOB.key == "cb2566ba03d18f89635a1397"
 
 
 def test_written_once(tmp_path: Path) -> None:

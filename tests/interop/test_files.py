@@ -110,13 +110,14 @@ TAMPERED: dict[str, tuple[Callable[[Content], Any], str]] = {
     "a flag as number": (_argument("num_layers", True), "num_layers = True is not of type int"),
     "dropout": (_argument("dropout", float("nan")), "dropout is a share"),
     "a huge width": (_argument("hidden_size", 2**62), "has shape .* say"),
-    "a huge input": (_argument("input_size", 10**30), "weight_ih_l0 has shape"),
+    "a huge input": (_argument("input_size", 10**30), "'weight_ih_l0' has shape"),
     "no layers": (_argument("num_layers", 0), "none of its parameters"),
     "minus a layer": (_argument("num_layers", -1), "none of its parameters"),
     "very many layers": (_argument("num_layers", 10**12), "1000000000000 layers, and 4 tensors"),
-    "another direction": (_argument("bidirectional", True), "_l0_reverse is missing"),
-    "a tensor more": (_tensor("weight", BIAS), "weight is none of its parameters"),
-    "a wrong shape": (_tensor("bias_l0", BIAS[1:]), r"bias_l0 has shape \(15,\), its arguments say \(16,\)"),
+    "another direction": (_argument("bidirectional", True), "_l0_reverse' is missing"),
+    "a tensor more": (_tensor("weight", BIAS), "'weight' is none of its parameters"),
+    "a name with a line's end": (_tensor("a\n\x1b[2J", BIAS), r"'a\\n\\x1b\[2J' is none"),
+    "a wrong shape": (_tensor("bias_l0", BIAS[1:]), r"'bias_l0' has shape \(15,\), its arguments say \(16,\)"),
     "a wrong type": (_tensor("bias_l0", BIAS.double()), "one floating-point type"),
     "whole numbers": (
         lambda content: content[0].update({key: t.int() for key, t in content[0].items()}),
@@ -168,5 +169,5 @@ def test_other_files(metadata: dict[str, str] | None, tmp_path: Path) -> None:
 def test_a_missing_safetensors_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without safetensors the error names the extra to install."""
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ImportError, match=r"pip install 'peephole\[inspect\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'peephole\[onnx\]'"):
         files.load(tmp_path / "a")

@@ -161,6 +161,16 @@ def test_a_small_peephole_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ours.export(module, tmp_path / "a.onnx")
 
 
+@pytest.mark.parametrize("std", [0.0, 1e-4, 3.0])
+def test_weights_of_any_size(std: float, tmp_path: Path) -> None:
+    """Networks that are silent, weak or beyond any sensible start are exported too: rounding is not disagreement."""
+    for functions in itertools.product(("sigmoid", "hard_sigmoid"), ("tanh",), ("tanh", "identity", "relu")):
+        names: dict[str, Any] = dict(
+            zip(("gate_activation", "cell_activation", "output_activation"), functions, strict=True)
+        )
+        ours.export(drawn(PeepholeLSTM(I, 64, 2, bidirectional=True, **names), std), tmp_path / "a.onnx")
+
+
 def _nan() -> PeepholeLSTM:
     module = PeepholeLSTM(I, H)
     nn.init.constant_(module.get_parameter("bias_l0"), np.nan)
@@ -177,6 +187,7 @@ def _nan() -> PeepholeLSTM:
         (PeepholeLSTM(I, H, device="meta"), "no numbers"),
         (_nan(), "bias_l0 holds NaN"),
         (drawn(PeepholeLSTM(I, H, gate_activation="identity", output_activation="identity"), 1e9), "cannot be checked"),
+        (drawn(PeepholeLSTM(I, 64, 2, gate_activation="tanh"), 10), "rounding to float32 alone moves it"),
     ],
 )
 def test_what_cannot_be_exported(module: Any, message: str, tmp_path: Path) -> None:
@@ -219,12 +230,12 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     "clip": ({"attributes": {"clip": 1.0}}, "clip = 1.0"),
     "coupled gates": ({"attributes": {"input_forget": 1}}, "input_forget = 1"),
     "layout": ({"attributes": {"layout": 1}}, "layout = 1"),
-    "reverse": ({"attributes": {"direction": "reverse"}}, "direction reverse"),
-    "another function": ({"attributes": {"activations": ["Sigmoid", "Elu", "Tanh"]}}, "activation Elu"),
+    "reverse": ({"attributes": {"direction": "reverse"}}, "direction 'reverse'"),
+    "another function": ({"attributes": {"activations": ["Sigmoid", "Elu", "Tanh"]}}, "activation 'Elu'"),
     "another slope": (
         {"attributes": {"activations": ["HardSigmoid", "Tanh", "Tanh"], "activation_alpha": [0.2],
                         "activation_beta": [0.5]}},
-        "activation HardSigmoid",
+        "activation 'HardSigmoid'",
     ),
     "too few functions": ({"attributes": {"activations": ["Sigmoid"]}}, "three are expected"),
     "another size": ({"attributes": {"hidden_size": 7}}, "hidden_size = 7"),
@@ -242,18 +253,18 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
         "lengths of the sequences are constant",
     ),
     "weights from outside": ({"slots": ["x", "x", "R", "B"]}, "not constants of the file"),
-    "a constant input": ({"slots": ["W", "W", "R", "B"]}, "W, which no operator puts out"),
-    "no LSTM": ({"nodes": [NODE("Identity", ["x"], ["y"])]}, "x, which no operator puts out, where the outputs"),
-    "another operator": ({"nodes": [NODE("Tanh", ["x"], ["y"])]}, "the operator Tanh"),
-    "another domain": ({"nodes": [NODE("LSTM", ["x"], ["y"], domain="evil")]}, "the operator LSTM|not a valid"),
+    "a constant input": ({"slots": ["W", "W", "R", "B"]}, "'W', which no operator puts out"),
+    "no LSTM": ({"nodes": [NODE("Identity", ["x"], ["y"])]}, "'x', which no operator puts out, where the outputs"),
+    "another operator": ({"nodes": [NODE("Tanh", ["x"], ["y"])]}, "the operator 'Tanh'"),
+    "another domain": ({"nodes": [NODE("LSTM", ["x"], ["y"], domain="evil")]}, "the operator 'LSTM'|not a valid"),
     "a loop of itself": ({"nodes": [NODE("Identity", ["y"], ["y"])]}, "not a valid ONNX model"),
     "no output": ({"outputs": []}, "no output"),
     "Y as it is": (
-        {"nodes": [NODE("LSTM", ["x", "W", "R"], ["y"], hidden_size=H)]}, "the output of LSTM, where the outputs"
+        {"nodes": [NODE("LSTM", ["x", "W", "R"], ["y"], hidden_size=H)]}, "the output of 'LSTM', where the outputs"
     ),
     "its state in place of its outputs": (
         {"nodes": [NODE("LSTM", ["x", "W", "R"], ["", "Y"], hidden_size=H), NODE("Squeeze", ["Y", "axes"], ["y"])]},
-        "Y is not the first output",
+        "'Y' is not the first output",
     ),
     "one beside the chain": (
         {"nodes": [NODE("LSTM", ["x", "W", "R"], ["Y"], hidden_size=H), NODE("LSTM", ["x", "W", "R"], ["Z"]),
@@ -270,6 +281,19 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
                    NODE("LSTM", ["z", "R", "R"], ["Z"], activations=["Sigmoid", "Tanh", "Relu"]),
                    NODE("Squeeze", ["Z", "axes"], ["y"])]},
         "layers differ",
+    ),
+    "flattened": (
+        {"nodes": [NODE("LSTM", ["x", "W", "R"], ["Y"]), NODE("Transpose", ["Y"], ["t"], perm=[0, 2, 1, 3]),
+                   NODE("Reshape", ["t", "shape"], ["y"])],
+         "arrays": {"shape": np.array([-1, 5])}},
+        r"a Reshape to \[-1, 5\]",
+    ),
+    "a shape from outside": (
+        {"nodes": [NODE("LSTM", ["x", "W", "R"], ["Y"]), NODE("Transpose", ["Y"], ["t"], perm=[0, 2, 1, 3]),
+                   NODE("Reshape", ["t", "shape"], ["y"])],
+         "inputs": [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None] * 3),
+                    helper.make_tensor_value_info("shape", TensorProto.INT64, [3])]},
+        "a Reshape to what an input says",
     ),
     "the batch first in the input alone": (
         {"nodes": [NODE("Transpose", ["x"], ["t"], perm=[1, 0, 2]), NODE("LSTM", ["t", "W", "R"], ["Y"]),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from peephole import PeepholeLSTM
+from peephole.interop import onnx as ours
 from peephole.nn import exported, functional
 
 I, H = 3, 5
@@ -83,8 +84,8 @@ def test_states_and_lengths(tmp_path: Path) -> None:
     session = traced(model, tmp_path / "m.onnx", *given, dynamic=None)
     names = [value.name for value in session.get_inputs()]
     got = session.run(None, dict(zip(names, (tensor.numpy() for tensor in given), strict=True)))
-    for ours, theirs in zip(model(*given), got, strict=True):
-        assert np.abs(ours.detach().numpy() - theirs).max() < 1e-6
+    for wanted, theirs in zip(model(*given), got, strict=True):
+        assert np.abs(wanted.detach().numpy() - theirs).max() < 1e-6
 
 
 def test_a_wrong_order_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +99,16 @@ def test_a_wrong_order_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (
         np.abs(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0] - model(x).detach().numpy()).max() > 1e-3
     )
+
+
+@pytest.mark.parametrize("options", [{"bidirectional": True, "num_layers": 2}, {"batch_first": True, "bias": False}])
+@pytest.mark.parametrize("dynamic", [None, ({0: Dim("first"), 1: Dim("second")},)])
+def test_torch_s_own_files(options: dict[str, Any], dynamic: Any, tmp_path: Path) -> None:
+    """What torch's exporter makes of an `nn.LSTM`, `load` reads: weights of `from_torch`, bit for bit."""
+    module = nn.LSTM(I, H, **options).eval()
+    torch.onnx.export(module, (torch.randn(2, 6, I),), tmp_path / "a.onnx", dynamic_shapes=dynamic, verbose=False,
+                      external_data=False)  # fmt: skip
+    back, wanted = ours.load(tmp_path / "a.onnx"), PeepholeLSTM.from_torch(module, peepholes=False)
+    assert repr(back) == repr(wanted)
+    for name, parameter in wanted.named_parameters():
+        assert torch.equal(back.get_parameter(name), parameter)

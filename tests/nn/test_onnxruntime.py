@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime  # type: ignore[import-untyped]  # ships no types
+import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper

@@ -14,7 +14,7 @@ import pytest
 
 from peephole.experiments import claims
 from peephole.experiments.findings import Findings, gather
-from peephole.report import page
+from peephole.report import html, page
 
 METHODS = [*claims.PROPOSED, *claims.BASELINES]
 FILES = {"report.html", "table.md", "records.parquet", "losses.svg", "runs.svg", "scores.svg"}
@@ -108,7 +108,7 @@ def test_self_contained(tmp_path: Path) -> None:
     assert set(found.addresses) <= FILES
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
     assert found.tags.count("svg") == 3
-    assert "@import" not in (page.TEMPLATES / "report.css").read_text(encoding="utf-8")
+    assert "@import" not in html.stylesheet()
 
 
 def test_ids_are_its_own(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_ids_are_its_own(tmp_path: Path) -> None:
 
 def test_ink_follows_the_page() -> None:
     """The inlined picture has neither white ground nor fixed ink; the file beside it keeps both."""
-    text = page.svg(page.draw(results())["losses"])
-    inlined = page.inline(text, "losses")
+    text = html.svg(page.draw(results())["losses"])
+    inlined = html.inline(text, "losses")
     assert "#ffffff" in text
     assert "#222222" in text
     assert "#ffffff" not in inlined
@@ -167,7 +167,7 @@ def test_markdown(tmp_path: Path) -> None:
     """Both Markdown texts have tables of even rows, and the page for the documentation says the whole summary."""
     r = results()
     page.write(r, tmp_path)
-    for text in (page.markdown(r), (tmp_path / "table.md").read_text(encoding="utf-8")):
+    for text in (page.markdown(r, page.FIGURES), (tmp_path / "table.md").read_text(encoding="utf-8")):
         tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
         assert tables
         for table in tables:
@@ -175,8 +175,8 @@ def test_markdown(tmp_path: Path) -> None:
         assert "| Normalized | 0.037 |" in text or "| Normalized | 0.038 |" in text
         assert text.endswith("\n")
         assert not text.endswith("\n\n")
-    assert all(line in page.markdown(r) for line in r.summary)
-    assert page.markdown(r) == page.markdown(results())
+    assert all(line in page.markdown(r, page.FIGURES) for line in r.summary)
+    assert page.markdown(r, page.FIGURES) == page.markdown(results(), page.FIGURES)
 
 
 def test_records(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left on device: .*\.svg"):
         page.write(results(diverged=False), tmp_path)
     assert path.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == FILES

@@ -15,15 +15,17 @@ from peephole.cli.bench import bench
 from peephole.cli.check import check
 from peephole.cli.export import export
 from peephole.cli.forecast import forecast
+from peephole.cli.inspect import inspect
 from peephole.cli.reproduce import reproduce
 from peephole.cli.solve import solve
 from peephole.data import DataError
 from peephole.experiments.errors import ExperimentError
+from peephole.inspect.errors import InspectError
 from peephole.interop.errors import InteropError
 from peephole.progression.errors import ProgressionError
 from peephole.theory import TheoryError
 
-OURS = (TheoryError, DataError, ExperimentError, InteropError, ProgressionError)
+OURS = (TheoryError, DataError, ExperimentError, InspectError, InteropError, ProgressionError)
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -36,6 +38,7 @@ app.command()(reproduce)
 app.command()(export)
 app.command()(bench)
 app.add_typer(forecast, name="forecast")
+app.command()(inspect)
 
 
 def _show_version(asked: bool) -> None:

@@ -17,13 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from peephole.experiments import claims as tests
 from peephole.experiments import words
-from peephole.experiments.claims import BASELINES, PROPOSED, Claim, Comparison
+from peephole.experiments.claims import BASELINES, PROPOSED, STUCK, Claim, Comparison
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
 Table = Mapping[str, Mapping[str, float]]
-
-STUCK = 1.5  # times the best final training loss of the data set
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +104,11 @@ class Findings:
     summary: tuple[str, ...]
     provenance: Mapping[str, Any]
     records: tuple[Record, ...] = field(repr=False)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The paper's claims, on each of its data sets."""
+        return tuple(claim for d in self.datasets if d.in_paper for claim in d.claims)
 
     @cached_property
     def losses(self) -> dict[str, dict[str, Array]]:

@@ -6,6 +6,10 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from peephole.data import split
 from peephole.train import Descent
 
 FORMAT = 1  # of records; a change here makes every record a new one
@@ -27,6 +31,9 @@ class Job:
     rate: float = 0.1
     momentum: float = 0.9
     decay: float = 1e-4
+    fill: str = "zero"
+    loss_weight: str = "visit"
+    patience: int | None = None
     format: int = FORMAT
 
     @property
@@ -38,7 +45,14 @@ class Job:
     @property
     def how(self) -> Descent:
         """How it descends."""
-        return Descent(epochs=self.epochs, rate=self.rate, momentum=self.momentum, decay=self.decay)
+        return Descent(
+            self.epochs, self.rate, self.momentum, self.decay,
+            fill=self.fill, loss_weight=self.loss_weight, patience=self.patience,
+        )  # fmt: skip
+
+    def split(self, series: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which of so many training series it is trained on, and which are for validation."""
+        return split(series, share=self.share, seed=self.seed)
 
     @property
     def group(self) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Iterable
 from datetime import date
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peephole.data import standardise, ucr
+from peephole.data import DataWarning, Grid, adni, split_subjects, standardise, synthetic, to_grid, ucr
 from peephole.experiments.jobs import Job
 from peephole.experiments.training import Material
 
@@ -21,6 +22,8 @@ BASELINES = ("normalized", "orthogonal")
 PROPOSED = tuple(f"proposed-{k}" for k in range(1, 5))
 UNIVARIATE = ("ElectricDevices", "FordA", "Crop")
 ADNI, SYNTHETIC = "ADNI", "synthetic cohort"
+SUBJECTS = (332, 51)  # of the paper's ADNI set, for training and for the test
+VISITS = (3, 10)  # a year apart
 EPOCHS, SEEDS = 1000, 20
 
 # Table 2: "The generalization error (MSE) in predicting the feature values for the utilized test sets".
@@ -50,12 +53,27 @@ def series(name: str, data_dir: Path | None = None) -> Material:
     """A UCR set, standardised by its training series: one feature, one mean, one sd."""
     found = ucr.load(name, data_dir=data_dir)
     train, test = standardise(found.train, found.test)
-    return _material(name, train[..., None], test[..., None], found.sha256, found.source)
+    return _material(name, train[..., None], test[..., None], found.sha256, f"from {found.source}")
 
 
-def cohort(adni: Path | None = None) -> Material:
-    """The fourth column: the user's ADNI file, or a made-up cohort that says so in its name."""
-    raise NotImplementedError
+def cohort(file: Path | None = None) -> Material:
+    """The fourth column: the user's ADNI file, or a made-up cohort of the same size that says so in its name."""
+    if file is not None:
+        return _subjects(ADNI, _yearly(adni.read(file)), f"from {file}")
+    with warnings.catch_warnings(action="ignore", category=DataWarning):  # drops by design: nobody's data
+        grid = _yearly(synthetic.cohort(500, VISITS[1], seed=0).table)
+    return _subjects(SYNTHETIC, grid.take(np.arange(sum(SUBJECTS))), "made up in the place of ADNI")
+
+
+def _yearly(table: Any) -> Grid:
+    return to_grid(table, step=12.0, visits=VISITS[1], least=VISITS[0])
+
+
+def _subjects(name: str, grid: Grid, source: str) -> Material:
+    """Subjects split as the paper's were in number; whom it had in its test set is not known."""
+    first, last = split_subjects(grid, share=SUBJECTS[0] / sum(SUBJECTS), seed=0)
+    train, test = standardise(grid.X[first], grid.X[last])
+    return _material(name, train, test, ucr.sha256(grid.X[first], grid.X[last]), source)
 
 
 def _material(name: str, train: NDArray[np.float64], test: NDArray[np.float64], sha256: str, source: str) -> Material:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import Any
-
-import joblib
 
 from peephole.experiments.errors import ExecutorError
 from peephole.experiments.jobs import Job
@@ -61,14 +58,26 @@ def _trained(
             hears = None if progress is None else _each(progress, len(group))
             yield train_group(materials[group[0].dataset], group, progress=hears)
         return
+    results = _on_ray(where, groups, materials) if kind == "ray" else _by_joblib(kind, where, groups, materials)
+    with closing(results):
+        for records in results:
+            yield records
+            if progress is not None:
+                progress(sum(record["job"]["epochs"] for record in records))
+
+
+def _by_joblib(
+    kind: str, where: str, groups: Sequence[Sequence[Job]], materials: Mapping[str, Material]
+) -> Generator[list[Record]]:
+    try:
+        import joblib
+    except ImportError as error:
+        raise ExecutorError(f"executor {kind}: pip install 'peephole[reproduce]'") from error
     with _backend(kind, where) as options:
         parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1, **options)
         tasks = (joblib.delayed(train_group)(materials[group[0].dataset], group, 1) for group in groups)
         with closing(parallel(tasks)) as results:
-            for records in results:
-                yield records
-                if progress is not None:
-                    progress(sum(record["job"]["epochs"] for record in records))
+            yield from results
 
 
 def _each(progress: Progress, replicas: int) -> Progress:
@@ -80,37 +89,42 @@ def _backend(kind: str, where: str) -> AbstractContextManager[dict[str, Any]]:
     if kind == "processes":
         if where and not (where.isdigit() and int(where)):
             raise ExecutorError(f"executor processes:{where}: N is a whole number of at least 1")
-        return nullcontext({"backend": "loky", "n_jobs": int(where or os.cpu_count() or 1)})
-    if kind in ("dask", "ray"):
-        return _dask(where) if kind == "dask" else _ray(where)
+        return nullcontext({"backend": "loky", "n_jobs": int(where or -1)})
+    if kind == "dask":
+        return _dask(where)
     raise ExecutorError(f"unknown executor {kind!r}: {EXECUTORS}")
 
 
 @contextmanager
 def _dask(address: str) -> Iterator[dict[str, Any]]:
     try:
+        import joblib
         from distributed import Client
     except ImportError as error:
         raise ExecutorError("executor dask: pip install 'peephole[dask]'") from error
     try:
-        client = Client(address, timeout="10s", set_as_default=False)
+        client: Any = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ExecutorError(f"executor dask:{address}: no scheduler there ({error})") from error
     with client, joblib.parallel_config(backend="dask", client=client, wait_for_workers_timeout=60):
         yield {"n_jobs": -1}
 
 
-@contextmanager
-def _ray(address: str) -> Iterator[dict[str, Any]]:
+def _on_ray(
+    address: str, groups: Sequence[Sequence[Job]], materials: Mapping[str, Material]
+) -> Generator[list[Record]]:
+    """Without joblib, whose backend for Ray gives nothing back before everything is done."""
     try:
         import ray
-        from ray.util.joblib import register_ray
     except ImportError as error:
         raise ExecutorError("executor ray: pip install 'peephole[ray]'") from error
     try:
         ray.init(address=address or None, ignore_reinit_error=True, log_to_driver=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise ExecutorError(f"executor ray:{address}: no cluster there ({error})") from error
-    register_ray()
-    with joblib.parallel_config(backend="ray"):
-        yield {"n_jobs": -1}
+    data = {name: ray.put(material) for name, material in materials.items()}
+    train: Any = ray.remote(train_group)  # a task whose worker died is started again, elsewhere
+    pending = [train.remote(data[group[0].dataset], group, 1) for group in groups]
+    while pending:
+        (done,), pending = ray.wait(pending)
+        yield ray.get(done)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from peephole import __version__
-from peephole.data import split
 from peephole.experiments.jobs import Job
 from peephole.init import weights
 from peephole.init.layouts import TORCH
@@ -37,10 +37,8 @@ class Material:
     source: str
 
     def cell(self) -> Cell:
-        """The paper's cell for it: M = N, peepholes, sigma_h the identity; gaps by the share observed at a visit."""
-        size, seen = self.train.shape[-1], ~np.isnan(self.train)
-        visits = seen[seen.any(-1)].mean(-1)
-        return Cell(size, size, observed=1.0 if visits.min() == 1 else tuple(visits.tolist()))
+        """The paper's cell for it: M = N, peepholes, sigma_h the identity; gaps do not change its Table 1."""
+        return Cell(self.train.shape[-1], self.train.shape[-1])
 
 
 def train_group(
@@ -58,16 +56,20 @@ def train_group(
     return [_record(job, column, course, seconds) for column, job in enumerate(jobs)]
 
 
-def _course(material: Material, jobs: Sequence[Job], progress: Callable[[int], None] | None) -> Course:
-    first, cell = jobs[0], material.cell()
-    drawn = [weights(job.method, cell, job.seed) for job in jobs]
-    stacked = {
+def draw(material: Material, jobs: Sequence[Job]) -> dict[str, Tensor]:
+    """The weights that the jobs start from, stacked as `descend` takes them."""
+    drawn = [weights(job.method, material.cell(), job.seed) for job in jobs]
+    return {
         name: torch.from_numpy(np.stack([TORCH.stack(one, letter) for one in drawn]).astype(np.float32))
         for name, letter in LETTERS.items()
     }
-    trained, validation = split(len(material.train), share=first.share, seed=first.seed)
+
+
+def _course(material: Material, jobs: Sequence[Job], progress: Callable[[int], None] | None) -> Course:
+    first = jobs[0]
+    trained, validation = first.split(len(material.train))
     watch = {"validation": sequences(material.train[validation]), "test": sequences(material.test)}
-    return descend(stacked, sequences(material.train[trained]), first.how, watch=watch, progress=progress)
+    return descend(draw(material, jobs), sequences(material.train[trained]), first.how, watch=watch, progress=progress)
 
 
 def sequences(series: NDArray[np.float32]) -> Sequences:
@@ -87,12 +89,14 @@ def _record(job: Job, column: int, course: Course, seconds: float) -> Record:
         "train": numbers(course.train),
         **{name: numbers(course.watched[name]) for name in ("validation", "test")},
     }
+    end = int(course.stopped[column])
     return {
         "job": asdict(job),
         "key": job.key,
         **curves,
         "marks": course.marks,
-        "final": {name: curve[-1] for name, curve in curves.items()},
+        "final": {name: curve[_place(name, end, course.marks)] for name, curve in curves.items()},
+        "stopped": end,
         "diverged": int(course.diverged[column]),
         "provenance": {
             "versions": {"peephole": __version__, "torch": torch.__version__, "numpy": np.__version__},
@@ -102,3 +106,8 @@ def _record(job: Job, column: int, course: Course, seconds: float) -> Record:
             "seconds": round(seconds, 3),
         },
     }
+
+
+def _place(curve: str, epoch: int, marks: list[int]) -> int:
+    """Where a curve has its value of this epoch; the last is -1."""
+    return marks.index(epoch) if epoch >= 0 and curve != "train" else epoch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, LEVEL, PROPOSED, VERDICTS, Claim
+from peephole.experiments.claims import BASELINES, LEVEL, PROPOSED, STUCK, VERDICTS, Claim
 
 if TYPE_CHECKING:
     from peephole.experiments.findings import DataSet, Nearest
@@ -52,7 +52,7 @@ def sentence(d: DataSet, needed: int) -> str:
 
 def notes(d: DataSet) -> list[str]:
     """What else is to know of it, a sentence each."""
-    return [note for part in (_numbers, _bounds, _spread, _lost, _peers) if (note := part(d))]
+    return [note for part in (_numbers, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
 
 
 def _claim(claim: Claim) -> str:
@@ -108,16 +108,20 @@ def _weight(d: DataSet) -> tuple[str, float, float, float]:
     """Whether the draw matters more than the method, "" if too little is known, and the factors that say so.
 
     They are the upper quartile over the lower, the worst seed over the best, both typical of a method, and the
-    highest of the methods' medians over the lowest.
+    highest of the methods' medians over the lowest. What decides is the mean distance, as a log ratio, of seeds from
+    their method's median, and of the methods' medians from each other's: a seed that is stuck counts.
     """
     rows = [row for row in d.rows if np.isfinite(row.upper) and row.lower > 0]
     if len(rows) < 2 or min(row.seeds for row in rows) < 4:
         return "", 1.0, 1.0, 1.0
     draw = float(np.median([row.upper / row.lower for row in rows]))
     worst = float(np.sort([row.worst / row.best for row in rows])[len(rows) // 2])
-    method = max(row.median for row in rows) / min(row.median for row in rows)
-    odds = np.log(draw) / max(np.log(method), 1e-12)
-    return "more than" if odds > 1.25 else "less than" if odds < 0.8 else "as much as", draw, worst, method
+    medians = np.array([row.median for row in rows])
+    seeds = np.mean([np.abs(np.log(d.runs[row.method].final_test / row.median)).mean() for row in rows])
+    methods = np.abs(np.log(medians / np.median(medians))).mean()
+    odds = seeds / max(methods, 1e-12)
+    verb = "more than" if odds > 1.25 else "less than" if odds < 0.8 else "as much as"
+    return verb, draw, worst, float(medians.max() / medians.min())
 
 
 def _spread(d: DataSet) -> str:
@@ -141,6 +145,20 @@ def _lost(d: DataSet) -> str:
         each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
         parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
     return f"Of {sum(row.seeds for row in d.rows)} runs {parts[0]}, {parts[1]}."
+
+
+def _stuck_there(d: DataSet) -> str:
+    """The paper's numbers that only a stuck run has here."""
+    if not d.rows or not np.isfinite(best := min(row.best for row in d.rows)):
+        return ""
+    rows = [row for row in d.rows if row.paper is not None and row.paper > STUCK * best]
+    if not rows:
+        return ""
+    ours = [f"{name(row.method)}: {number(row.paper or 0.0)}, {row.stuck} of {row.seeds}" for row in rows]
+    return (
+        f"Some of the paper's numbers are more than {STUCK:g} times the best error here; in parentheses, how many of "
+        f"our runs end stuck ({'; '.join(ours)})."
+    )
 
 
 def _peers(d: DataSet) -> str:
@@ -172,13 +190,14 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, ne
         verdicts = [c.verdict for d in datasets if d.in_paper for c in d.comparisons]
         hold, against, open_ = (verdicts.count(verdict) for verdict in VERDICTS)
         lines.append(
-            f"The claims amount to {family} comparisons: {hold} hold, {against} are contradicted and {open_} are not "
-            f"shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected for their number)."
+            f"The claims amount to {_comparisons(family)}. Of these {hold or 'none'} hold, {against or 'none'} are "
+            f"contradicted and {open_ or 'none'} are not shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected "
+            "for their number)."
         )
     if claims and seeds < needed:
         lines.append(
-            f"With {seeds} seeds nothing can be shown, either way: {family} comparisons need at least {needed} seeds, "
-            f"for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
+            f"With {seeds} seeds nothing can be shown, either way: for {_comparisons(family)} it takes at least "
+            f"{needed} seeds, for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
         )
     if nearest is not None and np.isfinite(nearest.distance):
         lines.append(
@@ -190,7 +209,9 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, ne
                 else "."
             )
         )
-    lines += [_farthest(datasets), _draws(datasets), _unaided(datasets), _fates(datasets)]
+    lines += [_farthest(datasets)]
+    lines += [f"{d.name}: {said[0].lower()}{said[1:]}" for d in datasets if (said := _stuck_there(d))]
+    lines += [_draws(datasets), _unaided(datasets), _fates(datasets)]
     made_up = [d.name for d in datasets if d.made_up]
     if made_up:
         lines.append(f"The {listed(made_up)} is made-up data in the place of ADNI: it says nothing about the paper.")
@@ -234,6 +255,10 @@ def _fates(datasets: Sequence[DataSet]) -> str:
     rows = [row for d in datasets for row in d.rows]
     stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
     return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge."
+
+
+def _comparisons(number: int) -> str:
+    return "1 comparison" if number == 1 else f"{number} comparisons"
 
 
 def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:

@@ -98,10 +98,10 @@ class Layer:
             target.weight_ih[rows] = source.weight_ih[rows] * factor
             target.weight_hh[rows] = source.weight_hh[rows] * factor
 
-    def run(self, batch: Batch) -> Batch:
-        """The layer's outputs, zero after a sequence's end."""
+    def run(self, batch: Batch, state: tuple[Tensor, Tensor] | None = None) -> Batch:
+        """The layer's outputs, zero after a sequence's end; `state` is h and c (directions, B, H) before them."""
         entering = batch.x if batch.lengths is None else pack_padded_sequence(batch.x, batch.lengths)
-        y = self._copy.forward(entering)[0]  # `forward` itself: a module's hooks are not for these runs
+        y = self._copy.forward(entering, state)[0]  # `forward` itself: a module's hooks are not for these runs
         return Batch(y) if batch.lengths is None else Batch(pad_packed_sequence(y)[0], batch.lengths)
 
     def measure(self, quantity: Quantity, entering: Batch, leaving: Batch, skip: int) -> float:

@@ -118,11 +118,11 @@ def _check_tensors(
     if arguments["num_layers"] > len(found):
         raise InteropError(f"{where}: {arguments['num_layers']} layers, and {len(found)} tensors")
     expected = dict(_shapes(peepholes=arguments.get("peepholes"), **_sizes(arguments)))
-    for key in expected.keys() ^ found.keys():
-        raise InteropError(f"{where}: {key} is {'missing' if key in expected else 'none of its parameters'} ({name})")
+    for key in sorted(expected.keys() ^ found.keys()):
+        raise InteropError(f"{where}: {key!r} is {'missing' if key in expected else 'none of its parameters'} ({name})")
     for key, (shape, _) in found.items():
         if shape != expected[key]:
-            raise InteropError(f"{where}: {key} has shape {shape}, its arguments say {expected[key]}")
+            raise InteropError(f"{where}: {key!r} has shape {shape}, its arguments say {expected[key]}")
     kinds = {kind for _, kind in found.values()}
     if len(kinds) != 1 or not kinds <= {"F16", "BF16", "F32", "F64", *map(str, _FLOATS)}:
         raise InteropError(f"{where}: weights of one floating-point type are needed, not {', '.join(sorted(kinds))}")
@@ -169,6 +169,6 @@ def _safetensors() -> Any:
         import safetensors.torch
     except ImportError as error:
         raise ImportError(
-            f"safetensors cannot be imported ({error}): pip install 'peephole[inspect]' brings it"
+            f"safetensors cannot be imported ({error}): pip install 'peephole[onnx]' or 'peephole[inspect]'"
         ) from error
     return safetensors

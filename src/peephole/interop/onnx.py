@@ -22,9 +22,11 @@ from peephole.nn import PeepholeLSTM
 __all__ = ["export", "load"]
 
 LARGEST = 2**31 - 2**20  # bytes: a protobuf ends at 2 GiB
-# ONNX Runtime may be this far off, in units of an output's root mean square, and as many times farther than what
-# rounding to float32 does to the module itself: a trained network may be worse conditioned than a random one.
-CLOSE, TIMES = 1e-5, 10.0
+# How far ONNX Runtime may be off: this much of an output's root mean square; as many times what rounding to float32
+# does to the module itself, for a trained network may be worse conditioned than a random one; and, as a gate near 0 or
+# 1 is known to some float32 epsilons only, this much of the greatest cell state that it may have multiplied.
+CLOSE, TIMES, GATE = 1e-5, 10.0, 1e-6
+LEAST_SURE = 1e-3  # where rounding alone does more, in units of the root mean square, agreement would mean nothing
 
 
 def export(module: PeepholeLSTM | nn.LSTM, path: str | os.PathLike[str]) -> float:
@@ -87,20 +89,23 @@ def _compare(module: Any, path: os.PathLike[str], cells: int, cell: StackedCell)
         except Exception as error:  # its errors have no class in common but this
             raise InteropError(f"ONNX Runtime cannot run the model: {' '.join(str(error).split())}") from error
         true, rounded = _run(double, given), _run(single, given)
+        floor = GATE * max(1.0, float(np.abs(true[-1]).max()))
         for name, got, wanted, ours in zip(graph.OUTPUTS, theirs, true, rounded, strict=True):
-            farthest = max(farthest, _distance(name, got, wanted, ours))
+            farthest = max(farthest, _distance(name, got, wanted, ours, floor))
     return farthest
 
 
-def _distance(name: str, got: Array, wanted: Array, ours: Array) -> float:
+def _distance(name: str, got: Array, wanted: Array, ours: Array, floor: float) -> float:
     """The greatest difference over the root mean square; an error beyond what rounding explains."""
     scale = float(np.sqrt(np.mean(wanted**2)))
-    if got.shape != wanted.shape or not np.isfinite(scale):
+    finite = all(bool(np.isfinite(values).all()) for values in (wanted, ours))
+    off, own = (float(np.abs(values - wanted).max()) if finite else np.inf for values in (got, ours))
+    if not own <= LEAST_SURE * scale + floor:
         raise InteropError(
-            f"{name}: shape {got.shape} and {wanted.shape}, root mean square {scale:g}: cannot be checked"
+            f"{name} cannot be checked: its root mean square on random input is {scale:.2g}, and rounding to float32 "
+            f"alone moves it by {own:.2g}"
         )
-    off, own = (float(np.abs(values - wanted).max()) for values in (got, ours))
-    if not off <= CLOSE * scale + TIMES * own + 1e-7:
+    if not off <= CLOSE * scale + TIMES * own + floor:
         raise DisagreementError(
             f"ONNX Runtime's {name} differs from the module's by {off:.2g}, its root mean square being {scale:.2g}; "
             "no file was written"
@@ -109,12 +114,15 @@ def _distance(name: str, got: Array, wanted: Array, ours: Array) -> float:
 
 
 def _inputs(cells: int, units: int, width: int, batch_first: bool) -> Iterator[dict[str, Tensor]]:
-    """Random input of two sizes: x by itself, and with everything that may be left out."""
+    """Random input of two sizes: x by itself, and with everything that may be left out.
+
+    Few steps, for chaotic networks are networks too; more would show no more of the layout.
+    """
     draw = torch.Generator().manual_seed(0)
-    for (steps, batch), whole in (((9, 3), True), ((6, 4), False)):
+    for (steps, batch), whole in (((3, 3), True), ((4, 4), False)):
         x = torch.randn((batch, steps, width) if batch_first else (steps, batch, width), generator=draw)
         h, c = torch.randn((2, cells, batch, units), generator=draw)
-        yield {"x": x} if whole else {"x": x, "h0": h, "c0": c, "lengths": torch.tensor([4, 6, 1, 5])}
+        yield {"x": x} if whole else {"x": x, "h0": h, "c0": c, "lengths": torch.tensor([2, 4, 1, 3])}
 
 
 def _run(module: Any, given: Mapping[str, Tensor]) -> list[Array]:

@@ -43,7 +43,7 @@ class Layer:
                 raise InteropError(f"an LSTM with {name} = {attributes[name]}, which PeepholeLSTM has not")
         direction = attributes.get("direction", b"forward").decode(errors="replace")
         if direction not in ("forward", "bidirectional"):
-            raise InteropError(f"an LSTM in direction {direction}: forward and bidirectional can be read")
+            raise InteropError(f"an LSTM in direction {direction!r}: forward and bidirectional can be read")
         D = 2 if direction == "bidirectional" else 1
         H, I = (array.shape[-1] if array.ndim == 3 else 0 for array in (R, W))
         wanted = {"W": (D, 4 * H, I), "R": (D, 4 * H, H), "B": (D, 8 * H), "P": (D, 3 * H)}
@@ -76,10 +76,10 @@ def _functions(attributes: Mapping[str, Any], directions: int) -> tuple[str, str
         if ours is None or (
             pair is not None and not np.allclose((next(alphas, None) or 0, next(betas, None) or 0), pair)
         ):
-            raise InteropError(f"the activation {name}, or its alpha and beta, which PeepholeLSTM has not")
+            raise InteropError(f"the activation {name!r}, or its alpha and beta, which PeepholeLSTM has not")
         found.append(ours)
     if len(found) != 3 * directions or found[:3] != found[-3:]:
-        raise InteropError(f"activations {', '.join(names)}: three are expected, the same in both directions")
+        raise InteropError(f"activations {names}: three are expected, the same in both directions")
     return found[0], found[1], found[2]
 
 

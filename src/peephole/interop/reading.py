@@ -13,9 +13,9 @@ from peephole.interop.operators import Layer, attributes_of, module_of
 from peephole.nn import PeepholeLSTM
 
 LARGEST = 2**31
-# Operators that move numbers without changing them, and what makes the lengths.
+# Operators that move numbers without changing them, and what makes lengths and shapes.
 NEUTRAL = {
-    "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Gather", "Identity", "Less", "Reshape", "Shape",
+    "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Gather", "Identity", "Less", "Mul", "Reshape", "Shape",
     "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze", "Where",
 }  # fmt: skip
 SLOTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
@@ -60,7 +60,7 @@ class _Chain:
         self.graph = model.graph
         for node in self.graph.node:
             if node.domain not in ("", "ai.onnx") or node.op_type not in NEUTRAL | {"LSTM"}:
-                raise InteropError(f"the operator {node.op_type}: only a chain of LSTM operators can be read")
+                raise InteropError(f"the operator {node.op_type!r}: only a chain of LSTM operators can be read")
         self.producer = {name: node for node in self.graph.node for name in node.output if name}
         self.initial = {tensor.name: tensor for tensor in self.graph.initializer}
         self.inputs = {value.name for value in self.graph.input}
@@ -84,7 +84,7 @@ class _Chain:
                 value = self._through(value)
                 break
         if value in self.initial:
-            raise InteropError(f"the LSTM reads {value}, a constant, in place of an input")
+            raise InteropError(f"the LSTM reads {value!r}, a constant, in place of an input")
         if first != last:
             raise InteropError("the batch comes first in the input or in the output, and not in the other")
         if sum(node.op_type == "LSTM" for node in self.graph.node) != len(layers):
@@ -113,7 +113,7 @@ class _Chain:
             raise InteropError("an LSTM whose weights are not constants of the file")
         layer = Layer.of(attributes_of(node), *found)
         if layer.sizes[0] == 2 and not directions_joined:
-            raise InteropError(f"{value}: the two directions of an LSTM are not joined as in torch")
+            raise InteropError(f"{value!r}: the two directions of an LSTM are not joined as in torch")
         for slot in ("initial_h", "initial_c"):
             self._zero_or_given(slots[slot])
         if slots["sequence_lens"] and not self._leaves(slots["sequence_lens"]) & self.inputs - {*self.required[:1]}:
@@ -125,20 +125,28 @@ class _Chain:
         node = self.producer.get(value)
         if node is not None and node.op_type == "Squeeze":
             if self._squeezed(node) != [1]:
-                raise InteropError(f"{value}: a Squeeze of other axes than the direction")
+                raise InteropError(f"{value!r}: a Squeeze of other axes than the direction")
             return self._lstm(node.input[0]), False
         if node is not None and node.op_type == "Reshape":
-            shape, source = self._constant(node.input[1]), self.producer.get(self._through(node.input[0]))
-            good = shape is not None and shape.shape == (3,) and list(shape[:2]) == [0, 0]
-            if good and source is not None and attributes_of(source).get("perm") == [0, 2, 1, 3]:
+            source = self.producer.get(self._through(node.input[0]))
+            if source is not None and attributes_of(source).get("perm") == [0, 2, 1, 3]:
+                self._check_shape(value, node.input[1])
                 return self._lstm(source.input[0]), True
-        what = "which no operator puts out" if node is None else f"the output of {node.op_type}"
-        raise InteropError(f"{value}, {what}, where the outputs of an LSTM, (steps, batch, units), are expected")
+        what = "which no operator puts out" if node is None else f"the output of {node.op_type!r}"
+        raise InteropError(f"{value!r}, {what}, where the outputs of an LSTM, (steps, batch, units), are expected")
+
+    def _check_shape(self, value: str, name: str) -> None:
+        """Raise unless a shape has three numbers; where it is computed, from other shapes, it is taken at its word."""
+        shape = self._constant(name)
+        if shape is not None and shape.shape != (3,):
+            raise InteropError(f"{value!r}: a Reshape to {shape.tolist()}, where (steps, batch, units) are expected")
+        if shape is None and self._leaves(name) & self.inputs:
+            raise InteropError(f"{value!r}: a Reshape to what an input says")
 
     def _lstm(self, name: str) -> Any:
         node = self.producer.get(self._through(name))
         if node is None or node.op_type != "LSTM" or node.output[0] != self._through(name):
-            raise InteropError(f"{name} is not the first output of an LSTM")
+            raise InteropError(f"{name!r} is not the first output of an LSTM")
         return node
 
     def _squeezed(self, node: Any) -> list[int] | None:
@@ -162,7 +170,7 @@ class _Chain:
         try:
             return np.array(numpy_helper.to_array(tensor))
         except (ValueError, TypeError) as error:
-            raise InteropError(f"{name}: {' '.join(str(error).split())}") from None
+            raise InteropError(f"{name!r}: {' '.join(str(error).split())}") from None
 
     def _leaves(self, name: str) -> set[str]:
         """The inputs and constants that a value is made of."""
@@ -191,4 +199,4 @@ class _Chain:
             tensor = self.initial.get(leaf)
             array = self._constant(leaf) if tensor is None else numpy_helper.to_array(tensor)
             if array is not None and array.dtype.kind == "f" and array.any():
-                raise InteropError(f"{leaf}: an initial state of its own, which PeepholeLSTM has not")
+                raise InteropError(f"{leaf!r}: an initial state of its own, which PeepholeLSTM has not")

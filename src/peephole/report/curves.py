@@ -101,7 +101,7 @@ def draw_runs(losses: Panels, stuck_above: Mapping[str, float]) -> Figure:
 
 def _draw_each(ax: Axes, runs: Array, colour: str) -> None:
     """The runs of one panel, and how many leave it at the top."""
-    at = epochs(runs.shape[1])
+    at = epochs(runs.shape[1], max(POINTS // 3, 5 * POINTS // len(runs)))  # of many runs, fewer points each
     for run in np.minimum(runs[:, at], 3 * CAP):
         ax.plot(at, run, color=colour, linewidth=0.8, alpha=0.8)
     gone = int((runs[:, -1] > CAP).sum())

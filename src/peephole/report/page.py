@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peephole.report.html import MISSING, environment, inline, publish, stylesheet, svg
+
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from matplotlib.figure import Figure
 
-TEMPLATES = Path(__file__).with_name("templates")
 FIGURES = {"losses": "losses.svg", "scores": "scores.svg", "runs": "runs.svg"}
-MISSING = "–"
 
 
 class Results(Protocol):
@@ -56,29 +54,33 @@ class Results(Protocol):
 def write(results: Results, out: Path) -> Path:
     """Write `report.html`, `table.md`, `records.parquet` and the figures to the folder; returns the page's path.
 
-    Each file appears whole or not at all, and the same results give the same bytes.
+    All of them appear, each whole, or none; the same results give the same bytes.
     """
-    out.mkdir(parents=True, exist_ok=True)
     svgs = {name: svg(figure) for name, figure in draw(results).items()}
-    for name, text in svgs.items():
-        _replace(out / FIGURES[name], text.encode())
-    _replace(out / "records.parquet", parquet(results.columns))
-    _replace(out / "table.md", _render("table.md.j2", results).encode())
     page = out / "report.html"
-    _replace(page, html(results, svgs).encode())
+    texts = {FIGURES[name]: text for name, text in svgs.items()}
+    texts |= {"table.md": _render("table.md.j2", results), page.name: html(results, svgs)}
+    files = {out / name: text.encode() for name, text in texts.items()}
+    publish(files | {out / "records.parquet": parquet(results.columns)})
     return page
 
 
-def markdown(results: Results) -> str:
-    """What reproduces and what does not, as a page of the documentation."""
-    return _render("reproduction.md.j2", results)
+def write_markdown(results: Results, page: Path) -> None:
+    """Write what reproduces and what does not as a page of documentation, its figures in `figures/` beside it."""
+    names = {name: f"{page.stem}-{file}" for name, file in FIGURES.items()}
+    files = {page.parent / "figures" / names[name]: svg(figure) for name, figure in draw(results).items()}
+    publish({path: text.encode() for path, text in {**files, page: markdown(results, names)}.items()})
+
+
+def markdown(results: Results, figures: Mapping[str, str]) -> str:
+    """What reproduces and what does not, as a page; `figures` names the files in `figures/` beside it."""
+    return _render("reproduction.md.j2", results, figures=figures)
 
 
 def html(results: Results, svgs: Mapping[str, str]) -> str:
     """The page: one file that needs nothing from outside."""
     inlined = {name: inline(text, name) for name, text in svgs.items()}
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    return _render("report.html.j2", results, svgs=inlined, files=FIGURES, style=style)
+    return _render("report.html.j2", results, svgs=inlined, files=FIGURES, style=stylesheet())
 
 
 def draw(results: Results) -> dict[str, Figure]:
@@ -94,29 +96,6 @@ def draw(results: Results) -> dict[str, Figure]:
     }
 
 
-def svg(figure: Figure) -> str:
-    """The picture as SVG; the same figure gives the same text."""
-    from matplotlib import rc_context
-
-    from peephole.report.plots import STYLE
-
-    text = StringIO()
-    with rc_context(STYLE):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
-
-
-def inline(text: str, name: str) -> str:
-    """An SVG as part of a page: ids of its own, no size but its box, ink in the page's colour, dark or light."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = text.replace("fill: #ffffff", "fill: none").replace("#222222", "currentColor")
-    return re.sub(r"\s*\n\s*", "\n", text)
-
-
 def parquet(columns: Mapping[str, list[Any]]) -> bytes:
     """The records as Parquet, a row a record, curves as lists."""
     try:
@@ -129,41 +108,16 @@ def parquet(columns: Mapping[str, list[Any]]) -> bytes:
     return sink.getvalue()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Whole or not at all: written beside, then renamed."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _render(template: str, results: Results, **more: Any) -> str:
-    environment = _environment()
+    made = environment()
+    made.filters.update({f.__name__: f for f in (mse, printed, change, factor, signed, chance, count)})
+    made.filters.update(method=title, colour=colour)
     methods = list(dict.fromkeys(row.method for d in results.datasets for row in d.rows))
     peers = list(dict.fromkeys(peer for d in results.datasets for peer in d.peers))
     each = sorted({row.seeds for d in results.datasets for row in d.rows})
     seeds = f"{each[0]} seeds" if len(each) == 1 else f"{each[0]} to {each[-1]} seeds" if each else "no seeds"
-    text = environment.get_template(template).render(r=results, methods=methods, peers=peers, seeds=seeds, **more)
+    text = made.get_template(template).render(r=results, methods=methods, peers=peers, seeds=seeds, **more)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def _environment() -> Environment:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-    except ImportError as error:
-        raise ImportError("the report needs Jinja2: pip install 'peephole[report]'") from error
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
-        autoescape=select_autoescape(enabled_extensions=("html.j2",)),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({f.__name__: f for f in (mse, printed, change, factor, signed, chance, count)})
-    environment.filters.update(method=title, colour=colour)
-    return environment
 
 
 def title(method: str) -> str:

@@ -1,0 +1,158 @@
+"""One run of a model, watched: what went into each of its LSTMs, what came out, and the loss's gradient there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from peephole.init.torch import lstms
+from peephole.inspect.errors import InspectError
+
+Loss = Callable[[Any], Tensor]
+
+
+@dataclass
+class Call:
+    """One call of one LSTM: its arguments as given, and y, h, c as they came out (a cell has no y).
+
+    `grads` are the gradients with respect to y, h and c by what the model does with them afterwards.
+    """
+
+    name: str
+    module: nn.Module
+    x: Any
+    state: Any
+    outputs: list[Tensor]
+    wrapped: Any
+    leaves: list[Tensor] = field(default_factory=list)
+    grads: list[Tensor | None] = field(default_factory=list)
+
+
+def watch(model: nn.Module, batch: Any, loss: Loss | None) -> list[Call]:
+    """Run the model once on the batch and return the calls of its LSTMs in their order.
+
+    The model runs in evaluation mode (no dropout, batch norm by its running statistics), and is left as it was.
+    """
+    model = getattr(model, "_orig_mod", model)  # hooks inside a compiled graph would not be called
+    found = lstms(model)
+    _refuse_numbers(model, batch)
+    calls: list[Call] = []
+    handles = [
+        part.register_forward_hook(_note(name, calls, loss is not None), with_kwargs=True)
+        for name, part in found.items()
+    ]
+    try:
+        with _as_it_was(model, found), torch.set_grad_enabled(loss is not None):
+            output = _run(model, batch)
+            if loss is not None:
+                _differentiate(loss(output), calls)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not calls:
+        raise InspectError(f"the model ran without calling its LSTM{'s' if len(found) > 1 else ''} {', '.join(found)}")
+    return calls
+
+
+def _run(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    if isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence):
+        return model(*batch)
+    return model(batch)
+
+
+def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., Any]:
+    """A hook that keeps what it sees; with a loss, the model goes on with copies whose gradient can be asked for."""
+
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        x, state = kwargs.get("input", given[0]), kwargs.get("hx", given[1] if len(given) > 1 else None)
+        y, (h, c) = (None, out) if isinstance(module, nn.LSTMCell) else out
+        data = y.data if isinstance(y, PackedSequence) else y
+        tensors = [tensor for tensor in (data, h, c) if tensor is not None]
+        call = Call(name, module, x, state, [tensor.detach() for tensor in tensors], y)
+        calls.append(call)
+        if not differentiate:
+            return None
+        call.leaves = [_probe(tensor) for tensor in tensors]
+        # Cloned once more: what the model does in place to what it gets must not reach the tensor asked about.
+        h, c = (tensor.clone() for tensor in call.leaves[-2:])
+        if y is None:
+            return h, c
+        data = call.leaves[0].clone()
+        if isinstance(y, PackedSequence):
+            data = PackedSequence(data, y.batch_sizes, y.sorted_indices, y.unsorted_indices)
+        return data, (h, c)
+
+    return hook
+
+
+def _probe(tensor: Tensor) -> Tensor:
+    copy = tensor.clone()
+    return copy if copy.requires_grad else copy.requires_grad_()  # a frozen LSTM has gradients of its signal too
+
+
+def _differentiate(value: Any, calls: list[Call]) -> None:
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise InspectError(f"loss(output) must be one number in a tensor, it is {what}")
+    leaves = [leaf for call in calls for leaf in call.leaves]
+    if not value.requires_grad:
+        raise InspectError("the loss does not depend on any LSTM's output: is something detached on the way?")
+    grads = iter(torch.autograd.grad(value.reshape(()), leaves, allow_unused=True))
+    for call in calls:
+        call.grads = [next(grads) for _ in call.leaves]
+        call.leaves = []
+
+
+@contextmanager
+def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
+    """Evaluation mode inside; modes, dropout, buffers and the random state are afterwards what they were."""
+    modes = [(part, part.training) for part in model.modules()]
+    rates = [(part, part.dropout) for part in found.values() if isinstance(getattr(part, "dropout", None), float | int)]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    devices = sorted({p.device.index or 0 for p in model.parameters() if p.is_cuda})
+    try:
+        with torch.random.fork_rng(devices=devices):
+            model.eval()
+            for part, _ in rates:  # cuDNN differentiates an LSTM in training mode only
+                part.dropout, part.training = 0.0, True  # type: ignore[assignment]
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+        for part, rate in rates:
+            part.dropout = rate
+        with torch.no_grad():
+            for buffer, before in buffers:
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)
+
+
+def _refuse_numbers(model: nn.Module, batch: Any) -> None:
+    """Raise at weights or inputs that are not finite: nothing that comes of them could be told from a finding."""
+    for name, parameter in model.named_parameters():
+        bad = int((~parameter.detach().isfinite()).sum())
+        if bad:
+            raise InspectError(
+                f"{name} holds {bad} of {parameter.numel()} values that are NaN or infinite: the model is lost. "
+                "Go back to an earlier checkpoint, with a smaller learning rate or clipped gradients"
+            )
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
+    if isinstance(batch, PackedSequence):
+        parts = [batch.data]
+    for part in parts:
+        data = part.data if isinstance(part, PackedSequence) else part
+        if isinstance(data, Tensor) and data.is_floating_point() and not bool(data.isfinite().all()):
+            at = (~data.isfinite()).nonzero()[0].tolist()
+            raise InspectError(
+                f"{'NaN' if bool(data.isnan().any()) else 'infinity'} in the batch, first at {at} of shape "
+                f"{tuple(data.shape)}: fill what is missing before the model sees it"
+            )
