@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from peephole.report.page import TEMPLATES, inline, svg
+from peephole.report.html import environment, inline, publish, stylesheet, svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,20 +54,10 @@ def write(results: Any, courses: Sequence[Any], page: Path, *, table: str = "") 
     """Write the page: one file that needs nothing from outside; the same results give the same bytes."""
     figures = {"courses": draw_courses(courses), "errors": draw_errors(results), "cover": draw_cover(results)}
     svgs = {name: inline(svg(figure), name) for name, figure in figures.items()}
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    text = _template().render(r=results, svgs=svgs, style=style, table=table, looks=LOOKS, courses=courses)
-    page.write_text(text, encoding="utf-8", newline="\n")
+    template = environment().get_template("forecast.html.j2")
+    text = template.render(r=results, svgs=svgs, style=stylesheet(), table=table, looks=LOOKS, courses=courses)
+    publish({page: text.encode()})
     return page
-
-
-def _template() -> Any:
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError as error:
-        raise ImportError("the page needs Jinja2: pip install 'peephole[forecast]'") from error
-    loader = FileSystemLoader(TEMPLATES, encoding="utf-8")
-    found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return found.get_template("forecast.html.j2")
 
 
 def draw_errors(results: Results) -> Figure:
