@@ -1,7 +1,7 @@
 """What do peepholes buy? The same networks with and without them, on tasks of time, of memory and on real series.
 
 20 networks of each kind learn at once, along the replica axis, with Adam: 8 units with peepholes, 8 without, and 10
-without, which have no fewer weights. Printed is the error over the variance of what was asked for (1 is that of the
+without, which have more weights. Printed is the error over the variance of what was asked for (1 is that of the
 best constant) on fresh sequences: median, quartiles, how many networks got below 0.1, and for those without the p of
 Mann-Whitney's test against those with peepholes.
 
