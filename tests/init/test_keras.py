@@ -20,7 +20,6 @@ import keras
 from peephole import init
 from peephole.init import keras as ours
 from peephole.init.layouts import KERAS
-from peephole.init.torch import settled
 from peephole.theory import Cell, TheoryError, preset
 
 # Keras reads its own variables so when it saves them.
@@ -109,7 +108,7 @@ def test_keras_s_forget_bias_is_off() -> None:
 def test_layers_and_directions() -> None:
     """With the part and Var(x) of its layer, a stack has the numbers of torch's; so have both directions."""
     deep = init.initialise_(nn.LSTM(I, H, num_layers=2), "proposed-4", generator=SEED)
-    entering = settled(CELL, preset("proposed-4", CELL))
+    entering = init.output_variance("proposed-4", CELL)
     second = built(inputs=H, **ours.initialisers("proposed-4", SEED, part=1, input_variance=entering))
     assert same(arrays(second), torch_s(deep, "_l1"))
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from peephole.init.layouts import TORCH
 from peephole.init.methods import STEPS, Array, Distribution, find
-from peephole.init.weights import weights
-from peephole.theory import Cell, LevelError, TheoryError, Variances
-from peephole.theory.linear import LinearMap
+from peephole.init.weights import output_variance, weights
+from peephole.theory import Cell, ExplosionError, TheoryError, Variances
 
 Generator = torch.Generator | int | None
 
@@ -79,8 +77,8 @@ def initialise_(
     Any other module is searched for LSTMs: then a dictionary of those that were touched, by name, comes back.
 
     Each gate's matrix is drawn on its own, with its own fan-in: a later layer's inputs are the units (of both
-    directions, or what they are projected to) of the layer before, with the variance at which the linearised map
-    settles there (level `linear`, fed back). Where there are two biases, the second becomes zero, for their sum counts.
+    directions, or what they are projected to) of the layer before, with their `output_variance` (1 where that
+    explodes). Where there are two biases, the second becomes zero, for their sum counts.
 
     The same generator state gives the same numbers; so does the same number in place of a generator, and that in
     every framework. Without either, torch's default generator decides, and so `torch.manual_seed` does.
@@ -97,7 +95,15 @@ def initialise_(
         except TheoryError as error:
             raise TheoryError(f"{name} cannot initialise {part}: {error}") from error
 
-    return _fill_(module, variances, drawn, generator)
+    def leaving(cell: Cell) -> float:
+        if method.variances(cell) == method.variances(replace(cell, input_variance=2 * cell.input_variance)):
+            return 1.0  # whatever enters, this method draws the same
+        try:
+            return output_variance(name, cell, steps=steps)
+        except ExplosionError:
+            return 1.0
+
+    return _fill_(module, variances, leaving, drawn, generator)
 
 
 @overload
@@ -114,7 +120,7 @@ def variances_(module: Any, v: Variances, *, generator: Generator = None, distri
     def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
         return weights("normalized", cell, seed, variances=v, part=part, projected=projected, distribution=distribution)
 
-    return _fill_(module, lambda part, cell: v, drawn, generator)
+    return _fill_(module, lambda part, cell: v, lambda cell: 1.0, drawn, generator)
 
 
 def lstms(module: nn.Module) -> dict[str, nn.Module]:
@@ -157,11 +163,12 @@ def seed_of(generator: Generator) -> int:
 def _fill_(
     module: nn.Module,
     variances: Callable[[nn.Module, Cell], Variances],
+    leaving: Callable[[Cell], float],
     drawn: Callable[[Cell, int, int, int], dict[str, Array]],
     generator: Generator,
 ) -> Any:
     found = lstms(module)
-    parts = [pair for part in found.values() for pair in _with_cells(part, variances)]
+    parts = [pair for part in found.values() for pair in _with_cells(part, variances, leaving)]
     seed = seed_of(generator)
     with torch.no_grad():
         for number, (part, cell) in enumerate(parts):
@@ -170,28 +177,19 @@ def _fill_(
     return module if "" in found else found
 
 
-def _with_cells(module: nn.Module, variances: Callable[[nn.Module, Cell], Variances]) -> list[tuple[StackedCell, Cell]]:
-    """Each layer's cell, its Var(x) that of the layer before; errors come before any weight is touched."""
+def _with_cells(
+    module: nn.Module, variances: Callable[[nn.Module, Cell], Variances], leaving: Callable[[Cell], float]
+) -> list[tuple[StackedCell, Cell]]:
+    """Each layer's cell, its Var(x) what leaves the layer before; errors come before any weight is touched."""
     pairs: list[tuple[StackedCell, Cell]] = []
-    entering = carried = 1.0
+    entering = 1.0
     for part in stacked_cells(module):
         if pairs and part.layer != pairs[-1][0].layer:
-            entering = carried
+            entering = leaving(pairs[-1][1])
         cell = part.cell(entering)
-        v = variances(module, cell)
-        v.check(cell)
-        carried = settled(cell, v)
+        variances(module, cell).check(cell)
         pairs.append((part, cell))
     return pairs
-
-
-def settled(cell: Cell, v: Variances) -> float:
-    """The Var(h) that a layer hands to the next one: where the linearised map settles, fed back; else 1."""
-    try:
-        _, var_h = LinearMap(cell, v).settle()
-    except LevelError:
-        return 1.0
-    return var_h if np.isfinite(var_h) and var_h > 0 else 1.0
 
 
 def _torch_s_own(module: nn.LSTM | nn.LSTMCell, suffix: str, layer: int) -> StackedCell:
