@@ -208,3 +208,10 @@ def test_imported_only_by_its_user() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
+
+
+def test_a_keras_layer_is_no_torch_module() -> None:
+    """Given to torch's function, a layer of Keras is told where to go."""
+    layer: Any = keras.layers.LSTM(2)
+    with pytest.raises(TheoryError, match=r"a LSTM of keras: peephole.init.keras is for these"):
+        init.initialise_(layer, "normalized")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from peephole import PeepholeLSTM, init
 from peephole.init.layouts import TORCH
@@ -187,6 +191,45 @@ def test_any_variances() -> None:
     lstm = init.variances_(nn.LSTM(64, 64), v, generator=seeded())
     assert parameter(lstm, "weight_ih_l0")[:64].var() == pytest.approx(4, rel=0.1)
     assert not parameter(lstm, "weight_hh_l0")[128:192].any()
+
+
+COMPUTED: dict[str, Callable[[nn.Module], object]] = {
+    "weight_norm": lambda lstm: nn.utils.parametrizations.weight_norm(lstm, "weight_hh_l0"),
+    "orthogonal": lambda lstm: nn.utils.parametrizations.orthogonal(lstm, "weight_hh_l0"),
+    "old weight_norm": lambda lstm: nn.utils.weight_norm(lstm, "weight_hh_l0"),
+    "pruning": lambda lstm: prune.random_unstructured(lstm, "weight_hh_l0", 0.5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+@pytest.mark.parametrize("made", [nn.LSTM, PeepholeLSTM])
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_computed_weights_are_refused(kind: str, made: Callable[[int, int], nn.Module]) -> None:
+    """A weight that is computed from others is refused by name, by calibrate_ too: the draw would be lost."""
+    model = nn.Sequential(made(3, 4))
+    COMPUTED[kind](model[0])
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    message = f"weight_hh of layer 0 of .*{made.__name__} is not a parameter but computed from others"
+    with pytest.raises(TheoryError, match=message):
+        init.initialise_(model, "normalized")
+    with pytest.raises(TheoryError, match=message):
+        init.calibrate_(model[0], torch.randn(5, 2, 3))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_wrong_arguments() -> None:
+    """Generators and modules of another kind are told apart; NumPy's whole numbers are numbers."""
+    by_number = init.initialise_(nn.LSTM(2, 2), "normalized", generator=3)
+    by_numpy = init.initialise_(nn.LSTM(2, 2), "normalized", generator=np.int64(3))
+    assert torch.equal(parameter(by_number, "weight_hh_l0"), parameter(by_numpy, "weight_hh_l0"))
+    wrong: list[Any] = [np.random.default_rng(0), 3.0, True, "0"]
+    for generator in wrong:
+        with pytest.raises(TheoryError, match=f"generator is a {type(generator).__name__}: a whole number"):
+            init.initialise_(nn.LSTM(2, 2), "normalized", generator=generator)
+    no_module: list[Any] = ["x", [nn.LSTM(2, 2)], None, nn.LSTM]
+    for module in no_module:
+        with pytest.raises(TheoryError, match=f"module is a {type(module).__name__}: a torch.nn.Module"):
+            init.initialise_(module, "normalized")
 
 
 def test_what_is_refused() -> None:

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from torch import nn
 
 from peephole.init.layers import Layer, Parts, Quantity, read
-from peephole.init.torch import lstms, stacked_cells
+from peephole.init.torch import lstms, writable_cells
 from peephole.theory import TheoryError
 from peephole.theory.errors import check_count, check_target
 
@@ -81,7 +81,7 @@ def calibrate_(
     wherever it is false. Nothing is drawn, no gradient kept, and dropout is off, whatever the module's mode.
     """
     parts = _checked(module, quantity, parts, target, skip, tolerance, within)
-    cells = list(stacked_cells(module))
+    cells = writable_cells(module)
     with torch.no_grad():
         batch = read(x, observed, fill, cells[0].weight_ih, getattr(module, "batch_first", False))
         if not bool(batch.within(skip, False).any()):

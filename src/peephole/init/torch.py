@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,7 @@ from peephole.init.methods import STEPS, Array, Distribution, find
 from peephole.init.weights import output_variance, weights
 from peephole.theory import Cell, ExplosionError, TheoryError, Variances
 
-Generator = torch.Generator | int | None
+Generator = torch.Generator | int | np.integer[Any] | None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ def initialise_(
     The same generator state gives the same numbers; so does the same number in place of a generator, and that in
     every framework. Without either, torch's default generator decides, and so `torch.manual_seed` does.
     `distribution` and `steps` are those of `init.weights`.
+
+    A weight that is computed from others (parametrizations, pruning) is refused. On the device `meta` there is nothing
+    to draw: initialise after `to_empty`.
     """
     method = find(name)
 
@@ -125,6 +130,13 @@ def variances_(module: Any, v: Variances, *, generator: Generator = None, distri
 
 def lstms(module: nn.Module) -> dict[str, nn.Module]:
     """The LSTMs in a module, by name; the module itself, if it is one, under the empty name."""
+    framework = type(module).__module__.partition(".")[0]
+    if framework in ("keras", "flax", "equinox"):  # on its torch backend, a layer of Keras is an nn.Module too
+        raise TheoryError(f"a {type(module).__name__} of {framework}: peephole.init.{framework} is for these")
+    if not isinstance(module, nn.Module):
+        raise TheoryError(
+            f"module is a {type(module).__name__}: a torch.nn.Module that is, or holds, an LSTM is needed"
+        )
     found = {name: part for name, part in module.named_modules() if is_lstm(part)}
     if not found:
         raise TheoryError(
@@ -151,10 +163,27 @@ def stacked_cells(module: nn.Module) -> Iterator[StackedCell]:
                 yield _torch_s_own(module, f"_l{layer}{direction}", layer)
 
 
+def writable_cells(module: nn.Module) -> list[StackedCell]:
+    """The same, where what is written into them stays: each array must be a parameter, not computed from others."""
+    parameters = {id(parameter) for parameter in module.parameters()}
+    cells = list(stacked_cells(module))
+    for cell in cells:
+        arrays = {name: getattr(cell, name) for name in ("weight_ih", "weight_hh", "weight_ph", "weight_hr")}
+        for name, array in [*arrays.items(), *(("bias", bias) for bias in cell.biases)]:
+            if array is not None and id(array) not in parameters:
+                raise TheoryError(
+                    f"{name} of layer {cell.layer} of {type(module).__name__} is not a parameter but computed from "
+                    "others (a parametrization, weight_norm, pruning), so what is drawn would be lost: initialise first"
+                )
+    return cells
+
+
 def seed_of(generator: Generator) -> int:
     """A number from a generator on any device, or from torch's default one; a number as it is."""
-    if isinstance(generator, int):
-        return generator
+    if isinstance(generator, numbers.Integral) and not isinstance(generator, bool):
+        return int(generator)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TheoryError(f"generator is a {type(generator).__name__}: a whole number, a torch.Generator or None")
     # Under `with torch.device("meta")` too, a seed must be a number.
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(2**62, (1,), generator=generator, device=device).item())
@@ -183,7 +212,7 @@ def _with_cells(
     """Each layer's cell, its Var(x) what leaves the layer before; errors come before any weight is touched."""
     pairs: list[tuple[StackedCell, Cell]] = []
     entering = 1.0
-    for part in stacked_cells(module):
+    for part in writable_cells(module):
         if pairs and part.layer != pairs[-1][0].layer:
             entering = leaving(pairs[-1][1])
         cell = part.cell(entering)
