@@ -276,6 +276,41 @@ def test_body_and_head(batch_first: bool, last: bool) -> None:
     same_as_sklearn(heads[2], features.reshape(-1, F), targets.reshape(-1, K), 0.1)
 
 
+class Wrapped(nn.Module):
+    """A batch-first LSTM in a module that does not say so; or none at all."""
+
+    def __init__(self, inside: nn.Module) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, x: Tensor) -> Any:
+        """What comes out of the module inside."""
+        return self.inside(x)
+
+
+def test_a_body_around_the_lstm() -> None:
+    """Sequences are cut as the LSTM inside has them, never time; where that cannot be told and matters, it is asked."""
+    body = nn.LSTM(4, F, batch_first=True, dtype=torch.float64)
+    x, y = torch.randn(6, 40, 4, dtype=torch.float64), torch.randn(6, 40, K, dtype=torch.float64)
+    heads = [head() for _ in range(4)]
+    init.fit_body_and_readout_(body, heads[0], x, y, penalty=0.1)
+    init.fit_body_and_readout_(Wrapped(body), heads[1], x, y, batch_size=8, penalty=0.1)
+    pair = nn.ModuleDict({"a": body, "b": nn.LSTM(4, F)})
+    for inside, holds in ((nn.Linear(4, F, dtype=torch.float64), "no LSTM"), (pair, "LSTMs with batch_first and")):
+        with pytest.raises(TheoryError, match=f"Wrapped holds {holds}.*say batch_first="):
+            init.fit_body_and_readout_(Wrapped(inside), head(), x, y, batch_size=8)
+    two = Wrapped(body)
+    two.other = nn.LSTM(4, F)
+    init.fit_body_and_readout_(two, heads[2], x, y, batch_size=8, batch_first=True, penalty=0.1)
+    for other in heads[1:3]:
+        torch.testing.assert_close(other.weight, heads[0].weight, rtol=1e-9, atol=1e-9)
+    init.fit_body_and_readout_(
+        body, heads[3], x, y, batch_size=8, batch_first=False, penalty=0.1
+    )  # control: time is cut
+    assert not torch.allclose(heads[3].weight, heads[0].weight, rtol=1e-3)
+    init.fit_body_and_readout_(Wrapped(nn.Linear(4, F, dtype=torch.float64)), head(), x, y)  # one batch holds all
+
+
 def test_packed_body() -> None:
     """Packed sequences with packed targets, or one label each: as their unpadded steps, and their last states."""
     body = nn.LSTM(4, F, dtype=torch.float64)
