@@ -211,6 +211,15 @@ def test_classes() -> None:
     labels[5] = K
     with pytest.raises(TheoryError, match="class 3 in row 5: a head of 3 outputs has 0 to 2"):
         init.fit_readout_(linear, x, labels)
+    labels[5] = -100
+    with pytest.raises(TheoryError, match=r"class -100 in row 5.*no label, say so by observed="):
+        init.fit_readout_(linear, x, labels)
+    for shape in ((ROWS,), (ROWS, 1)):
+        with pytest.raises(
+            TheoryError, match=r"classes, and a head of 1 output .*make the targets float, or the head of 2"
+        ):
+            init.fit_readout_(head(columns=1), x, (labels > 0).long().reshape(shape))
+    labels[5] = K
     marks = labels < K
     other = head()
     assert init.fit_readout_(other, x, labels, observed=marks).rows == ROWS - 1
@@ -309,6 +318,27 @@ def test_a_body_around_the_lstm() -> None:
     )  # control: time is cut
     assert not torch.allclose(heads[3].weight, heads[0].weight, rtol=1e-3)
     init.fit_body_and_readout_(Wrapped(nn.Linear(4, F, dtype=torch.float64)), head(), x, y)  # one batch holds all
+
+
+def test_what_is_wrong_with_x_is_said_of_x() -> None:
+    """NaN and infinity that go into the body are named where they stand in x, whatever the features then hold."""
+    body, linear = nn.LSTM(4, F, dtype=torch.float64), head()
+    x, y = torch.randn(5, 9, 4, dtype=torch.float64), torch.randn(5, 9, K, dtype=torch.float64)
+    x[3, 7, 2] = math.nan
+    message = r"NaN in the batch without missing-value support: x is nan first at \[3, 7, 2\]"
+    with pytest.raises(TheoryError, match=message):
+        init.fit_body_and_readout_(body, linear, x, y, batch_size=4)
+    with pytest.raises(TheoryError, match=message):
+        init.fit_body_and_readout_(body, linear, [(x, y)])
+    packed = [pack_sequence(list(part.unbind(1))) for part in (x, y)]
+    with pytest.raises(TheoryError, match="x is nan first at step 3, sequence 7, input 2"):
+        init.fit_body_and_readout_(body, linear, *packed)
+    y[3:, 7] = math.nan  # where no target is, it does not matter
+    assert math.isfinite(init.fit_body_and_readout_(body, linear, x, y).after)
+    with torch.no_grad():
+        next(body.parameters()).fill_(math.nan)  # control: not x's fault
+    with pytest.raises(TheoryError, match="features hold nan"):
+        init.fit_body_and_readout_(body, linear, torch.nan_to_num(x), y)
 
 
 def test_packed_body() -> None:

@@ -197,7 +197,7 @@ COMPUTED: dict[str, Callable[[nn.Module], object]] = {
     "weight_norm": lambda lstm: nn.utils.parametrizations.weight_norm(lstm, "weight_hh_l0"),
     "orthogonal": lambda lstm: nn.utils.parametrizations.orthogonal(lstm, "weight_hh_l0"),
     "old weight_norm": lambda lstm: nn.utils.weight_norm(lstm, "weight_hh_l0"),
-    "pruning": lambda lstm: prune.random_unstructured(lstm, "weight_hh_l0", 0.5),
+    "pruning": lambda lstm: prune.random_unstructured(lstm, "weight_hh_l0", 0.5),  # type: ignore[no-untyped-call]
 }
 
 

@@ -82,6 +82,11 @@ def calibrate_(
     """
     parts = _checked(module, quantity, parts, target, skip, tolerance, within)
     cells = writable_cells(module)
+    for name, parameter in module.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise TheoryError(f"{name} holds numbers that are not finite: initialise first")
+    if isinstance(module, nn.LSTMCell) and isinstance(x, torch.Tensor) and x.dim() == 2:
+        raise TheoryError(f"x has shape {tuple(x.shape)}: a cell is run over sequences, (T, B, I), steps first")
     with torch.no_grad():
         batch = read(x, observed, fill, cells[0].weight_ih, getattr(module, "batch_first", False))
         if not bool(batch.within(skip, False).any()):

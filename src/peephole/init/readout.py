@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from peephole.init.layers import refuse_not_finite
 from peephole.init.ridge import Accumulator, Spectrum, best_penalty, score
-from peephole.init.samples import rows
+from peephole.init.samples import NotFiniteError, rows
 from peephole.init.torch import HasStackedCells
 from peephole.theory import TheoryError
 from peephole.theory.errors import check_count
@@ -113,16 +114,26 @@ def fit_body_and_readout_(
     """
     check_count("batch_size", batch_size, 1)
     whole = isinstance(x, Tensor) and x.dim() > 2 and targets is not None
-    first = _batch_first(body, batch_first, whole and max(x.shape[:2]) > batch_size) if whole else None
-    if first is None:
-        batches = _batches(x, targets, observed)
-    else:
+    first = _batch_first(body, batch_first, max(x.shape[:2]) > batch_size) if whole else None
+    batches: Batches = _batches(x, targets, observed)
+    if first is not None:
         batches = _cut(x, targets, observed, 0 if first else 1, last, batch_size)
     modes = [(module, module.training) for module in body.modules()]
     body.eval()
+    entered: Any = None
+
+    def found() -> Iterator[tuple[Any, ...]]:
+        nonlocal entered
+        for entered, *rest in batches:
+            yield _features(body, entered, last), *rest
+
     try:
-        found = ((_features(body, inputs, last), *rest) for inputs, *rest in batches)
-        return fit_readout_(head, found, penalty=penalty, least=least)
+        return fit_readout_(head, found(), penalty=penalty, least=least)
+    except NotFiniteError as error:
+        for part in (x, entered):  # the whole first, whose indices the user knows
+            if isinstance(part, (Tensor, PackedSequence)):
+                refuse_not_finite(part)
+        raise error
     finally:
         for module, mode in modes:
             module.training = mode
