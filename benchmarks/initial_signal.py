@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 from peephole import PeepholeLSTM, init
-from peephole.report.plots import draw_signal, save
+from peephole.report.plots import ORANGE, draw_signal, save
 from peephole.theory import Cell, Flow, propagate
 
 SIZE, NETWORKS, SEQUENCES, STEPS, SHOWN = 256, 10, 32, 60, (1, 5, 20, 60)
@@ -68,6 +69,21 @@ def line(name: str, flows: dict[str, Flow]) -> str:
     return f"| `{name}` | " + " | ".join(cells) + " |"
 
 
+def tell_apart(figure: Figure) -> None:
+    """Fifteen small panels: the target in a colour of its own, the prediction dashed over what it all but hides."""
+    legend = figure.legends[0]
+    names = [text.get_text() for text in legend.texts]
+    for ax in figure.axes:
+        ax.minorticks_off()  # a third of so many panels' bytes
+    for lines in (*(ax.lines for ax in figure.axes), legend.get_lines()):
+        for name, line in zip(names, lines, strict=False):  # a panel without lines is an empty one
+            if name.startswith("target"):
+                line.set(linestyle="-", color=ORANGE)
+            elif name.startswith("wide"):
+                line.set_linestyle("--")
+    legend.texts[-1].set_text("predicted (wide)")
+
+
 def main() -> None:
     """Print the tables and draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -86,8 +102,7 @@ def main() -> None:
             panels[name] = both(kind, name)
             print(line(name, panels[name]), flush=True)
         figure = draw_signal(panels)
-        for ax in figure.axes:
-            ax.minorticks_off()  # a third of so many panels' bytes
+        tell_apart(figure)
         save(figure, out / f"initial-signal-{kind.removeprefix('nn.').lower()}.svg")
 
 

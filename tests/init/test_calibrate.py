@@ -232,7 +232,7 @@ def test_missing_entries(name: str) -> None:
     payload = x.masked_fill(gaps, math.inf)
     assert zero == init.calibrate_(drawn(nn.LSTM(N, M)), kind(payload), 0.02, observed=kind(~gaps))
     assert zero != init.calibrate_(drawn(nn.LSTM(N, M)), kind(x), 0.02)
-    with pytest.raises(TheoryError, match="x is inf"):
+    with pytest.raises(TheoryError, match="infinity in the batch: x is inf first"):
         init.calibrate_(lstm, kind(payload), 0.02, fill="zero")
 
 
@@ -244,6 +244,9 @@ def test_what_cannot_be_meant() -> None:
         (r"shape \(0, 12, 5\)", white()[:0], {}),
         ("x is a list", [1.0], {}),
         ("observed is", white(), {"observed": torch.ones(3)}),
+        ("nothing in x is observed", white(), {"observed": torch.zeros(T, B, N)}),
+        ("nothing in x is observed", white() * math.nan, {"fill": "zero"}),
+        ("x is 0 wherever it is observed", 0 * white(), {}),
         ("fill = 'mean'", white(), {"fill": "mean"}),
         ("quantity = 'c'", white(), {"quantity": "c"}),
         ("parts = 'o'", white(), {"parts": "o"}),
@@ -259,3 +262,9 @@ def test_what_cannot_be_meant() -> None:
         init.calibrate_(nn.Sequential(lstm), white())
     with pytest.raises(TheoryError, match="no LSTM in Linear"):
         init.calibrate_(nn.Linear(2, 2), white())
+    with pytest.raises(TheoryError, match=r"shape \(12, 5\): a cell is run over sequences, \(T, B, I\), steps first"):
+        init.calibrate_(drawn(nn.LSTMCell(N, M)), white(0, B, N))
+    with torch.no_grad():
+        lstm.weight_hh_l0[0, 0] = math.nan
+    with pytest.raises(TheoryError, match="weight_hh_l0 holds numbers that are not finite: initialise first"):
+        init.calibrate_(lstm, white())

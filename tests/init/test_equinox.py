@@ -16,8 +16,7 @@ from torch import nn
 from peephole import init
 from peephole.init import equinox as ours
 from peephole.init.layouts import EQUINOX
-from peephole.init.torch import settled
-from peephole.theory import Cell, TheoryError, preset
+from peephole.theory import Cell, TheoryError
 
 I, H, SEED = 3, 8, 5
 CELL = Cell(I, H, peepholes=False, output="tanh")
@@ -109,7 +108,7 @@ def test_found_anywhere() -> None:
 def test_a_later_layer() -> None:
     """With the part and Var(x) of its layer, a cell has the numbers of that layer of torch's LSTM."""
     deep = init.initialise_(nn.LSTM(I, H, num_layers=2), "proposed-4", generator=SEED)
-    entering = settled(CELL, preset("proposed-4", CELL))
+    entering = init.output_variance("proposed-4", CELL)
     second = ours.initialise(lstm(H), "proposed-4", SEED, part=1, input_variance=entering)
     assert same(arrays(second), torch_s(deep, "_l1"))
 

@@ -18,8 +18,7 @@ from torch import nn
 
 from peephole import init
 from peephole.init import flax as ours
-from peephole.init.torch import settled
-from peephole.theory import Cell, TheoryError, preset
+from peephole.theory import Cell, TheoryError
 
 I, H, SEED = 3, 8, 5
 FLAX_NAMES = {"i": "i", "f": "f", "c": "g", "o": "o"}
@@ -182,7 +181,7 @@ def test_found_anywhere_in_a_module() -> None:
 def test_a_later_layer() -> None:
     """With the part and Var(x) of its layer, a cell has the numbers of that layer of torch's LSTM."""
     deep = init.initialise_(nn.LSTM(I, H, num_layers=2), "proposed-4", generator=SEED)
-    entering = settled(CELL, preset("proposed-4", CELL))
+    entering = init.output_variance("proposed-4", CELL)
     second = nnx_cell(nnx.LSTMCell, H)
     ours.initialise_(second, "proposed-4", SEED, part=1, input_variance=entering)
     params = linen.LSTMCell(H).init(jax.random.key(0), (jnp.ones(H), jnp.ones(H)), jnp.ones(H))

@@ -20,7 +20,6 @@ import keras
 from peephole import init
 from peephole.init import keras as ours
 from peephole.init.layouts import KERAS
-from peephole.init.torch import settled
 from peephole.theory import Cell, TheoryError, preset
 
 # Keras reads its own variables so when it saves them.
@@ -109,7 +108,7 @@ def test_keras_s_forget_bias_is_off() -> None:
 def test_layers_and_directions() -> None:
     """With the part and Var(x) of its layer, a stack has the numbers of torch's; so have both directions."""
     deep = init.initialise_(nn.LSTM(I, H, num_layers=2), "proposed-4", generator=SEED)
-    entering = settled(CELL, preset("proposed-4", CELL))
+    entering = init.output_variance("proposed-4", CELL)
     second = built(inputs=H, **ours.initialisers("proposed-4", SEED, part=1, input_variance=entering))
     assert same(arrays(second), torch_s(deep, "_l1"))
 
@@ -209,3 +208,10 @@ def test_imported_only_by_its_user() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
+
+
+def test_a_keras_layer_is_no_torch_module() -> None:
+    """Given to torch's function, a layer of Keras is told where to go."""
+    layer: Any = keras.layers.LSTM(2)
+    with pytest.raises(TheoryError, match=r"a LSTM of keras: peephole.init.keras is for these"):
+        init.initialise_(layer, "normalized")

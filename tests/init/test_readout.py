@@ -211,6 +211,15 @@ def test_classes() -> None:
     labels[5] = K
     with pytest.raises(TheoryError, match="class 3 in row 5: a head of 3 outputs has 0 to 2"):
         init.fit_readout_(linear, x, labels)
+    labels[5] = -100
+    with pytest.raises(TheoryError, match=r"class -100 in row 5.*no label, say so by observed="):
+        init.fit_readout_(linear, x, labels)
+    for shape in ((ROWS,), (ROWS, 1)):
+        with pytest.raises(
+            TheoryError, match=r"classes, and a head of 1 output .*make the targets float, or the head of 2"
+        ):
+            init.fit_readout_(head(columns=1), x, (labels > 0).long().reshape(shape))
+    labels[5] = K
     marks = labels < K
     other = head()
     assert init.fit_readout_(other, x, labels, observed=marks).rows == ROWS - 1
@@ -274,6 +283,62 @@ def test_body_and_head(batch_first: bool, last: bool) -> None:
     for other in heads[:2]:
         torch.testing.assert_close(other.weight, heads[2].weight, rtol=1e-9, atol=1e-9)
     same_as_sklearn(heads[2], features.reshape(-1, F), targets.reshape(-1, K), 0.1)
+
+
+class Wrapped(nn.Module):
+    """A batch-first LSTM in a module that does not say so; or none at all."""
+
+    def __init__(self, inside: nn.Module) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, x: Tensor) -> Any:
+        """What comes out of the module inside."""
+        return self.inside(x)
+
+
+def test_a_body_around_the_lstm() -> None:
+    """Sequences are cut as the LSTM inside has them, never time; where that cannot be told and matters, it is asked."""
+    body = nn.LSTM(4, F, batch_first=True, dtype=torch.float64)
+    x, y = torch.randn(6, 40, 4, dtype=torch.float64), torch.randn(6, 40, K, dtype=torch.float64)
+    heads = [head() for _ in range(4)]
+    init.fit_body_and_readout_(body, heads[0], x, y, penalty=0.1)
+    init.fit_body_and_readout_(Wrapped(body), heads[1], x, y, batch_size=8, penalty=0.1)
+    pair = nn.ModuleDict({"a": body, "b": nn.LSTM(4, F)})
+    for inside, holds in ((nn.Linear(4, F, dtype=torch.float64), "no LSTM"), (pair, "LSTMs with batch_first and")):
+        with pytest.raises(TheoryError, match=f"Wrapped holds {holds}.*say batch_first="):
+            init.fit_body_and_readout_(Wrapped(inside), head(), x, y, batch_size=8)
+    two = Wrapped(body)
+    two.other = nn.LSTM(4, F)
+    init.fit_body_and_readout_(two, heads[2], x, y, batch_size=8, batch_first=True, penalty=0.1)
+    for other in heads[1:3]:
+        torch.testing.assert_close(other.weight, heads[0].weight, rtol=1e-9, atol=1e-9)
+    init.fit_body_and_readout_(
+        body, heads[3], x, y, batch_size=8, batch_first=False, penalty=0.1
+    )  # control: time is cut
+    assert not torch.allclose(heads[3].weight, heads[0].weight, rtol=1e-3)
+    init.fit_body_and_readout_(Wrapped(nn.Linear(4, F, dtype=torch.float64)), head(), x, y)  # one batch holds all
+
+
+def test_what_is_wrong_with_x_is_said_of_x() -> None:
+    """NaN and infinity that go into the body are named where they stand in x, whatever the features then hold."""
+    body, linear = nn.LSTM(4, F, dtype=torch.float64), head()
+    x, y = torch.randn(5, 9, 4, dtype=torch.float64), torch.randn(5, 9, K, dtype=torch.float64)
+    x[3, 7, 2] = math.nan
+    message = r"NaN in the batch without missing-value support: x is nan first at \[3, 7, 2\]"
+    with pytest.raises(TheoryError, match=message):
+        init.fit_body_and_readout_(body, linear, x, y, batch_size=4)
+    with pytest.raises(TheoryError, match=message):
+        init.fit_body_and_readout_(body, linear, [(x, y)])
+    packed = [pack_sequence(list(part.unbind(1))) for part in (x, y)]
+    with pytest.raises(TheoryError, match="x is nan first at step 3, sequence 7, input 2"):
+        init.fit_body_and_readout_(body, linear, *packed)
+    y[3:, 7] = math.nan  # where no target is, it does not matter
+    assert math.isfinite(init.fit_body_and_readout_(body, linear, x, y).after)
+    with torch.no_grad():
+        next(body.parameters()).fill_(math.nan)  # control: not x's fault
+    with pytest.raises(TheoryError, match="features hold nan"):
+        init.fit_body_and_readout_(body, linear, torch.nan_to_num(x), y)
 
 
 def test_packed_body() -> None:

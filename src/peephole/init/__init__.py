@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from peephole.init.methods import METHODS, Method
-from peephole.init.weights import weights
+from peephole.init.weights import output_variance, weights
 
 if TYPE_CHECKING:
     from peephole.init.calibrate import Calibration, calibrate_
@@ -32,6 +32,7 @@ __all__ = [
     "fit_body_and_readout_",
     "fit_readout_",
     "initialise_",
+    "output_variance",
     "variances_",
     "weights",
 ]

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from torch import nn
 
 from peephole.init.layers import Layer, Parts, Quantity, read
-from peephole.init.torch import lstms, stacked_cells
+from peephole.init.torch import lstms, writable_cells
 from peephole.theory import TheoryError
 from peephole.theory.errors import check_count, check_target
 
@@ -81,7 +81,12 @@ def calibrate_(
     wherever it is false. Nothing is drawn, no gradient kept, and dropout is off, whatever the module's mode.
     """
     parts = _checked(module, quantity, parts, target, skip, tolerance, within)
-    cells = list(stacked_cells(module))
+    cells = writable_cells(module)
+    for name, parameter in module.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise TheoryError(f"{name} holds numbers that are not finite: initialise first")
+    if isinstance(module, nn.LSTMCell) and isinstance(x, torch.Tensor) and x.dim() == 2:
+        raise TheoryError(f"x has shape {tuple(x.shape)}: a cell is run over sequences, (T, B, I), steps first")
     with torch.no_grad():
         batch = read(x, observed, fill, cells[0].weight_ih, getattr(module, "batch_first", False))
         if not bool(batch.within(skip, False).any()):

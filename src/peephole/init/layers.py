@@ -47,7 +47,11 @@ def read(x: Any, observed: Any, fill: str | None, like: Tensor, batch_first: boo
     seen = _seen(data, mask)
     present = seen & ~data.isnan() if fill == "zero" else seen
     values = torch.where(present, data, 0)
-    _refuse(x, values)
+    refuse_not_finite(x, values, "; say observed=, a mask, or fill='zero'")
+    if not bool(present.any()):
+        raise TheoryError("nothing in x is observed: there is nothing to measure")
+    if not bool(values.any()):
+        raise TheoryError("x is 0 wherever it is observed: there is no signal to measure")
     values = values.to(like)
     if isinstance(
         x, PackedSequence
@@ -67,18 +71,19 @@ def _seen(data: Tensor, mask: Any) -> Tensor:
     return mask.to(data.device, torch.bool)
 
 
-def _refuse(x: Tensor | PackedSequence, values: Tensor) -> None:
-    """Raise at the first entry that is not a finite number, with the indices that the user knows it by."""
+def refuse_not_finite(x: Tensor | PackedSequence, values: Tensor | None = None, hint: str = "") -> None:
+    """Raise at the first of x, or of its `values`, that is not finite, with the indices that the user knows."""
+    if values is None:
+        values = x.data if isinstance(x, PackedSequence) else x
     if bool(values.isfinite().all()):
         return
     if isinstance(x, PackedSequence):
         values, _ = pad_packed_sequence(PackedSequence(values, x.batch_sizes, x.sorted_indices, x.unsorted_indices))
     at = tuple((~values.isfinite()).nonzero()[0].tolist())
     where = "step {}, sequence {}, input {}".format(*at) if isinstance(x, PackedSequence) else list(at)
-    raise TheoryError(
-        f"NaN in the batch without missing-value support: x is {values[at].item()} first at {where}; say "
-        "observed=, a mask, or fill='zero' for NaN"
-    )
+    if bool(values[at].isnan()):
+        raise TheoryError(f"NaN in the batch without missing-value support: x is nan first at {where}{hint}")
+    raise TheoryError(f"infinity in the batch: x is {values[at].item()} first at {where}")
 
 
 class Layer:

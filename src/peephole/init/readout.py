@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from peephole.init.layers import refuse_not_finite
 from peephole.init.ridge import Accumulator, Spectrum, best_penalty, score
-from peephole.init.samples import rows
+from peephole.init.samples import NotFiniteError, rows
+from peephole.init.torch import HasStackedCells
 from peephole.theory import TheoryError
 from peephole.theory.errors import check_count
 
@@ -95,6 +97,7 @@ def fit_body_and_readout_(
     targets: Any = None,
     *,
     last: bool = False,
+    batch_first: bool | None = None,
     batch_size: int = 256,
     penalty: float | None = None,
     least: float = 0.0,
@@ -103,24 +106,53 @@ def fit_body_and_readout_(
     """Run `body` over `x` once, and set `head` to the ridge solution on what comes out; the body stays as it is.
 
     `body` is called as an `nn.LSTM` is: its output, or the first of several, holds the features, (T, B, F) or with
-    its `batch_first` (B, T, F); `last` takes instead each sequence's last state h of the last layer, both directions
-    side by side. `x` is a tensor, cut into batches of `batch_size` sequences, with `targets` (and `observed`) whose
-    sequences stand in the same dimension, with `last` in the first; or a PackedSequence; or an iterable of batches
-    (x, targets) or (x, targets, observed). Without dropout and gradients, whatever the body's mode. For the rest see
-    `fit_readout_`.
+    `batch_first` (B, T, F), which is the body's own, or that of all LSTMs inside, unless given; `last` takes instead
+    each sequence's last state h of the last layer, both directions side by side. `x` is a tensor, cut into batches of
+    `batch_size` sequences, with `targets` (and `observed`) whose sequences stand in the same dimension, with `last` in
+    the first; or a PackedSequence; or an iterable of batches (x, targets) or (x, targets, observed). Without dropout
+    and gradients, whatever the body's mode. For the rest see `fit_readout_`.
     """
     check_count("batch_size", batch_size, 1)
-    across = 0 if getattr(body, "batch_first", False) else 1
     whole = isinstance(x, Tensor) and x.dim() > 2 and targets is not None
-    batches = _cut(x, targets, observed, across, last, batch_size) if whole else _batches(x, targets, observed)
+    first = _batch_first(body, batch_first, max(x.shape[:2]) > batch_size) if whole else None
+    batches: Batches = _batches(x, targets, observed)
+    if first is not None:
+        batches = _cut(x, targets, observed, 0 if first else 1, last, batch_size)
     modes = [(module, module.training) for module in body.modules()]
     body.eval()
+    entered: Any = None
+
+    def found() -> Iterator[tuple[Any, ...]]:
+        nonlocal entered
+        for entered, *rest in batches:
+            yield _features(body, entered, last), *rest
+
     try:
-        found = ((_features(body, inputs, last), *rest) for inputs, *rest in batches)
-        return fit_readout_(head, found, penalty=penalty, least=least)
+        return fit_readout_(head, found(), penalty=penalty, least=least)
+    except NotFiniteError as error:
+        for part in (x, entered):  # the whole first, whose indices the user knows
+            if isinstance(part, (Tensor, PackedSequence)):
+                refuse_not_finite(part)
+        raise error
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _batch_first(body: nn.Module, given: bool | None, needed: bool) -> bool | None:
+    """Whether sequences stand in the first dimension: as told, by the body itself, or by every LSTM inside."""
+    own = getattr(body, "batch_first", None) if given is None else given
+    inside = [part for part in body.modules() if isinstance(part, (nn.RNNBase, HasStackedCells))]
+    found = {bool(getattr(part, "batch_first", False)) for part in inside} if own is None else {bool(own)}
+    if len(found) == 1:
+        return found.pop()
+    if needed:
+        what = "LSTMs with batch_first and without" if found else "no LSTM"
+        raise TheoryError(
+            f"{type(body).__name__} holds {what}: whether the sequences of x stand in its first dimension or its "
+            "second cannot be told; say batch_first="
+        )
+    return None
 
 
 def _batches(features: Any, targets: Any, observed: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -12,6 +12,10 @@ from torch.nn.utils.rnn import PackedSequence
 from peephole.theory import TheoryError
 
 
+class NotFiniteError(TheoryError):
+    """A number that nothing can be fitted to; where it comes from, the caller may know better."""
+
+
 def rows(inputs: int, outputs: int, features: Any, targets: Any, observed: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Features (rows, inputs), targets (rows, outputs) and a mask like these; rows without any target are left out."""
     _same_order(features, targets)
@@ -50,6 +54,11 @@ def _check_shapes(inputs: int, outputs: int, features: Any, targets: Any, observ
     wanted = [(*lead, outputs)] + ([lead] if outputs == 1 else [])
     if not targets.is_floating_point():
         wanted = [lead]
+        if outputs == 1:
+            raise TheoryError(
+                f"targets of {targets.dtype} are classes, and a head of 1 output has only one: make the targets "
+                "float, or the head of 2 outputs"
+            )
     if features.shape[-1:] != (inputs,) or targets.shape not in wanted:
         raise TheoryError(
             f"features have shape {tuple(features.shape)}, targets {tuple(targets.shape)} of {targets.dtype}: a head "
@@ -64,7 +73,10 @@ def _one_hot(labels: Tensor, seen: Tensor, count: int) -> Tensor:
     wrong = seen & ((labels < 0) | (labels >= count))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])
-        raise TheoryError(f"class {int(labels[row, 0])} in row {row}: a head of {count} outputs has 0 to {count - 1}")
+        hint = "" if labels[row, 0] >= 0 else "; where there is no label, say so by observed="
+        raise TheoryError(
+            f"class {int(labels[row, 0])} in row {row}: a head of {count} outputs has 0 to {count - 1}{hint}"
+        )
     return (torch.where(seen, labels, 0) == torch.arange(count, device=labels.device)).to(torch.float64)
 
 
@@ -79,5 +91,5 @@ def _used(x: Tensor, y: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if not math.isfinite(part.sum().item()) and not bool(part.isfinite().all()):
             row, column = (~part.isfinite()).nonzero()[0].tolist()
             value, row = part[row, column].item(), int(used.nonzero()[row, 0])
-            raise TheoryError(f"{name} hold {value}, first in row {row}, column {column}: nothing is fitted to that")
+            raise NotFiniteError(f"{name} hold {value}, first in row {row}, column {column}: nothing is fitted to that")
     return x, y, seen

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
@@ -12,11 +13,10 @@ from torch import Tensor, nn
 
 from peephole.init.layouts import TORCH
 from peephole.init.methods import STEPS, Array, Distribution, find
-from peephole.init.weights import weights
-from peephole.theory import Cell, LevelError, TheoryError, Variances
-from peephole.theory.linear import LinearMap
+from peephole.init.weights import output_variance, weights
+from peephole.theory import Cell, ExplosionError, TheoryError, Variances
 
-Generator = torch.Generator | int | None
+Generator = torch.Generator | int | np.integer[Any] | None
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,15 @@ def initialise_(
     Any other module is searched for LSTMs: then a dictionary of those that were touched, by name, comes back.
 
     Each gate's matrix is drawn on its own, with its own fan-in: a later layer's inputs are the units (of both
-    directions, or what they are projected to) of the layer before, with the variance at which the linearised map
-    settles there (level `linear`, fed back). Where there are two biases, the second becomes zero, for their sum counts.
+    directions, or what they are projected to) of the layer before, with their `output_variance` (1 where that
+    explodes). Where there are two biases, the second becomes zero, for their sum counts.
 
     The same generator state gives the same numbers; so does the same number in place of a generator, and that in
     every framework. Without either, torch's default generator decides, and so `torch.manual_seed` does.
     `distribution` and `steps` are those of `init.weights`.
+
+    A weight that is computed from others (parametrizations, pruning) is refused. On the device `meta` there is nothing
+    to draw: initialise after `to_empty`.
     """
     method = find(name)
 
@@ -97,7 +100,15 @@ def initialise_(
         except TheoryError as error:
             raise TheoryError(f"{name} cannot initialise {part}: {error}") from error
 
-    return _fill_(module, variances, drawn, generator)
+    def leaving(cell: Cell) -> float:
+        if method.variances(cell) == method.variances(replace(cell, input_variance=2 * cell.input_variance)):
+            return 1.0  # whatever enters, this method draws the same
+        try:
+            return output_variance(name, cell, steps=steps)
+        except ExplosionError:
+            return 1.0
+
+    return _fill_(module, variances, leaving, drawn, generator)
 
 
 @overload
@@ -114,11 +125,18 @@ def variances_(module: Any, v: Variances, *, generator: Generator = None, distri
     def drawn(cell: Cell, seed: int, part: int, projected: int) -> dict[str, Array]:
         return weights("normalized", cell, seed, variances=v, part=part, projected=projected, distribution=distribution)
 
-    return _fill_(module, lambda part, cell: v, drawn, generator)
+    return _fill_(module, lambda part, cell: v, lambda cell: 1.0, drawn, generator)
 
 
 def lstms(module: nn.Module) -> dict[str, nn.Module]:
     """The LSTMs in a module, by name; the module itself, if it is one, under the empty name."""
+    framework = type(module).__module__.partition(".")[0]
+    if framework in ("keras", "flax", "equinox"):  # on its torch backend, a layer of Keras is an nn.Module too
+        raise TheoryError(f"a {type(module).__name__} of {framework}: peephole.init.{framework} is for these")
+    if not isinstance(module, nn.Module):
+        raise TheoryError(
+            f"module is a {type(module).__name__}: a torch.nn.Module that is, or holds, an LSTM is needed"
+        )
     found = {name: part for name, part in module.named_modules() if is_lstm(part)}
     if not found:
         raise TheoryError(
@@ -145,10 +163,27 @@ def stacked_cells(module: nn.Module) -> Iterator[StackedCell]:
                 yield _torch_s_own(module, f"_l{layer}{direction}", layer)
 
 
+def writable_cells(module: nn.Module) -> list[StackedCell]:
+    """The same, where what is written into them stays: each array must be a parameter, not computed from others."""
+    parameters = {id(parameter) for parameter in module.parameters()}
+    cells = list(stacked_cells(module))
+    for cell in cells:
+        arrays = {name: getattr(cell, name) for name in ("weight_ih", "weight_hh", "weight_ph", "weight_hr")}
+        for name, array in [*arrays.items(), *(("bias", bias) for bias in cell.biases)]:
+            if array is not None and id(array) not in parameters:
+                raise TheoryError(
+                    f"{name} of layer {cell.layer} of {type(module).__name__} is not a parameter but computed from "
+                    "others (a parametrization, weight_norm, pruning), so what is drawn would be lost: initialise first"
+                )
+    return cells
+
+
 def seed_of(generator: Generator) -> int:
     """A number from a generator on any device, or from torch's default one; a number as it is."""
-    if isinstance(generator, int):
-        return generator
+    if isinstance(generator, numbers.Integral) and not isinstance(generator, bool):
+        return int(generator)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TheoryError(f"generator is a {type(generator).__name__}: a whole number, a torch.Generator or None")
     # Under `with torch.device("meta")` too, a seed must be a number.
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(2**62, (1,), generator=generator, device=device).item())
@@ -157,11 +192,12 @@ def seed_of(generator: Generator) -> int:
 def _fill_(
     module: nn.Module,
     variances: Callable[[nn.Module, Cell], Variances],
+    leaving: Callable[[Cell], float],
     drawn: Callable[[Cell, int, int, int], dict[str, Array]],
     generator: Generator,
 ) -> Any:
     found = lstms(module)
-    parts = [pair for part in found.values() for pair in _with_cells(part, variances)]
+    parts = [pair for part in found.values() for pair in _with_cells(part, variances, leaving)]
     seed = seed_of(generator)
     with torch.no_grad():
         for number, (part, cell) in enumerate(parts):
@@ -170,28 +206,19 @@ def _fill_(
     return module if "" in found else found
 
 
-def _with_cells(module: nn.Module, variances: Callable[[nn.Module, Cell], Variances]) -> list[tuple[StackedCell, Cell]]:
-    """Each layer's cell, its Var(x) that of the layer before; errors come before any weight is touched."""
+def _with_cells(
+    module: nn.Module, variances: Callable[[nn.Module, Cell], Variances], leaving: Callable[[Cell], float]
+) -> list[tuple[StackedCell, Cell]]:
+    """Each layer's cell, its Var(x) what leaves the layer before; errors come before any weight is touched."""
     pairs: list[tuple[StackedCell, Cell]] = []
-    entering = carried = 1.0
-    for part in stacked_cells(module):
+    entering = 1.0
+    for part in writable_cells(module):
         if pairs and part.layer != pairs[-1][0].layer:
-            entering = carried
+            entering = leaving(pairs[-1][1])
         cell = part.cell(entering)
-        v = variances(module, cell)
-        v.check(cell)
-        carried = settled(cell, v)
+        variances(module, cell).check(cell)
         pairs.append((part, cell))
     return pairs
-
-
-def settled(cell: Cell, v: Variances) -> float:
-    """The Var(h) that a layer hands to the next one: where the linearised map settles, fed back; else 1."""
-    try:
-        _, var_h = LinearMap(cell, v).settle()
-    except LevelError:
-        return 1.0
-    return var_h if np.isfinite(var_h) and var_h > 0 else 1.0
 
 
 def _torch_s_own(module: nn.LSTM | nn.LSTMCell, suffix: str, layer: int) -> StackedCell:
