@@ -193,8 +193,16 @@ def test_diverged_runs_are_runs() -> None:
     records = [record("Crop", "proposed-1", k, s, loss=s and 1.0 + 0.4 * k) for k, s in enumerate(scores)]
     (row,) = found(records).datasets[0].rows
     assert (row.seeds, row.diverged, row.stuck) == (4, 1, 1)
-    assert (row.mean, row.finite_mean, row.median, row.worst) == (np.inf, 2.0, 2.5, np.inf)
+    assert (row.mean, row.rest_mean, row.median, row.worst) == (np.inf, 2.0, 2.5, np.inf)
     assert row.upper == np.inf
+
+
+def test_above_its_own_start_is_diverged() -> None:
+    """A run that ends above the loss it began with diverged, however little; one just below is stuck."""
+    records = [record("Crop", "proposed-1", k, 1.0, loss=loss) for k, loss in enumerate((1.0, 8.9, 9.1, 256.0))]
+    (d,) = found(records).datasets
+    assert (d.rows[0].stuck, d.rows[0].diverged) == (1, 2)
+    assert d.runs["proposed-1"].diverged.tolist() == [False, False, True, True]
 
 
 def test_both_diverged_is_a_tie() -> None:

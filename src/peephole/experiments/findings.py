@@ -1,7 +1,8 @@
 """What the records say, as plain numbers and words: the table beside the paper's, the curves, the claims.
 
-A run that diverged has an infinite error. It is a run like any other: quantiles rank it last, a mean over it is
-infinite (the mean of the finite ones is kept beside), and it counts as diverged, not as stuck.
+A run diverged if its loss was lost, or ended above where it began; the first kind has an infinite error. It is a run
+like any other: quantiles rank it by its error, and the mean of those that did not diverge is kept beside that of all. It
+counts as diverged, not as stuck.
 """
 
 from __future__ import annotations
@@ -34,14 +35,19 @@ class Runs:
     test: Array = field(repr=False)  # (seeds, marks)
     final_train: Array = field(repr=False)
     final_test: Array = field(repr=False)
-    diverged: NDArray[np.int64] = field(repr=False)  # the epoch, or -1
+    lost: NDArray[np.int64] = field(repr=False)  # the epoch, or -1
+
+    @property
+    def diverged(self) -> NDArray[np.bool_]:
+        """Which were lost, or ended above their own start."""
+        return (self.lost >= 0) | (self.final_train > self.train[:, 0])
 
 
 @dataclass(frozen=True)
 class Row:
     """A line of the table: the final test error over seeds, and what became of them; `paper` is its number.
 
-    `finite_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
+    `rest_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
     "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none.
     """
 
@@ -53,7 +59,7 @@ class Row:
     best: float
     worst: float
     mean: float
-    finite_mean: float
+    rest_mean: float
     stuck: int
     diverged: int
     paper: float | None
@@ -215,7 +221,7 @@ def _runs(name: str, method: str, records: Sequence[Record]) -> Runs:
         test=np.stack([_numbers(r["test"]) for r in records]),
         final_train=_numbers(r["final"]["train"] for r in records),
         final_test=_numbers(r["final"]["test"] for r in records),
-        diverged=np.array([r["diverged"] for r in records], dtype=np.int64),
+        lost=np.array([r["diverged"] for r in records], dtype=np.int64),
     )
 
 
@@ -231,9 +237,8 @@ def quantile(values: ArrayLike, q: float) -> Array:
 def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
     scores = runs.final_test
     lower, median, upper = (float(quantile(scores, q)) for q in (0.25, 0.5, 0.75))
-    finite = scores[np.isfinite(scores)]
-    lost = runs.diverged >= 0
-    stuck = (runs.final_train > stuck_above) & ~lost
+    rest = scores[~runs.diverged]
+    stuck = (runs.final_train > stuck_above) & ~runs.diverged
     place = ""
     if paper is not None:
         # As printed: with three decimals, a median of 0.0377 is the paper's 0.038.
@@ -248,9 +253,9 @@ def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
         best=float(scores.min()),
         worst=float(scores.max()),
         mean=float(scores.mean()),
-        finite_mean=float(finite.mean()) if finite.size else np.inf,
+        rest_mean=float(rest.mean()) if rest.size else np.inf,
         stuck=int(stuck.sum()),
-        diverged=int(lost.sum()),
+        diverged=int(runs.diverged.sum()),
         paper=paper,
         place=place,
     )

@@ -254,7 +254,7 @@ def _unaided(datasets: Sequence[DataSet]) -> str:
 def _fates(datasets: Sequence[DataSet]) -> str:
     rows = [row for d in datasets for row in d.rows]
     stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
-    return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge."
+    return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge (lost, or ended above their own start)."
 
 
 def _comparisons(number: int) -> str:
