@@ -144,7 +144,8 @@ def test_a_claim_that_holds() -> None:
     first = d.comparisons[0]
     assert (first.wins, first.losses, first.rank_biserial) == (14, 0, 1.0)
     assert first.low < np.log(0.5) < first.high < 0
-    assert "as the paper says" in d.sentence
+    assert "beats both baselines is shown (8 of 8 comparisons hold)" in d.sentence
+    assert [line for line in d.notes if "In the paper" in line] == []
     assert "Contradicted: none" in f.summary[1]
 
 
@@ -182,9 +183,37 @@ def test_too_few_seeds() -> None:
     f = found(make(dict.fromkeys(claims.PROPOSED, 0.1), seeds=8))
     assert {c.verdict for c in f.datasets[0].comparisons} == {"not shown"}
     assert min(c.p for c in f.datasets[0].comparisons) == 2 / 2**8
-    assert f.needed == claims.seeds_needed(11) == 9
-    assert any("at least 9 seeds" in line for line in f.summary)
+    assert f.datasets[0].needed == claims.seeds_needed(11) == 9
+    assert any("On FordA 8 seeds are too few" in line and "at least 9" in line for line in f.summary)
     assert "8 seeds are too few" in f.datasets[0].sentence
+
+
+def test_seeds_of_each_family() -> None:
+    """A family of fewer comparisons needs fewer seeds: 9 are too few for two sets, and enough for one."""
+    f = found(make({}, seeds=9) + make({}, seeds=9, dataset="Crop") + make({}, seeds=9, dataset="synthetic cohort"))
+    assert [(d.family, d.needed) for d in f.datasets] == [(22, 10), (22, 10), (11, 9)]
+    assert ["too few" in d.sentence for d in f.datasets] == [True, True, False]
+    alone = found(make({}, seeds=8, dataset="Tiny"))
+    assert any("On Tiny 8 seeds are too few" in line for line in alone.summary)
+
+
+def test_methods_left_out() -> None:
+    """With methods left out no claim holds, though each comparison that was made does; one method makes none."""
+    ratios = {"proposed-1": 0.5}
+    f = found([r for r in make(ratios) if r["job"]["method"] in ("proposed-1", "normalized")])
+    (claim,) = f.claims
+    assert (claim.verdict, claim.count("holds"), claim.total) == ("not tested in full", 1, 8)
+    assert "Reproduced: none" in f.summary[0]
+    assert any(line.startswith("Not tested in full") for line in f.summary)
+    (d,) = found([r for r in make(ratios, dataset="Crop") if r["job"]["method"] == "normalized"]).datasets
+    assert d.sentence == "Crop: none of the paper's claims can be tested with these methods."
+
+
+def test_the_papers_own_best() -> None:
+    """Where the paper's own numbers have another configuration below its fourth, a note names both numbers."""
+    paper = {m: {"FordA": 0.037 if m == "proposed-2" else 0.038} for m in METHODS}
+    (d,) = gather(make({}), paper_table=paper).datasets
+    assert "In the paper Proposed 4 is not the best here: 0.038, and 0.037 for Proposed 2." in d.notes
 
 
 def test_diverged_runs_are_runs() -> None:

@@ -1,7 +1,7 @@
 """What the records say, as plain numbers and words: the table beside the paper's, the curves, the claims.
 
 A run diverged if its loss was lost, or ended above where it began; the first kind has an infinite error. It is a run
-like any other: quantiles rank it by its error, and the mean of those that did not diverge is kept beside that of all. It
+like any other: quantiles rank it by its error, and the mean of those that did not diverge is kept beside. It
 counts as diverged, not as stuck.
 """
 
@@ -92,6 +92,8 @@ class DataSet:
     rows: tuple[Row, ...]
     peers: Mapping[str, float]
     nearest: Nearest | None
+    family: int = 0  # how many comparisons were corrected together with its own
+    needed: int = 0  # the seeds they need
     comparisons: tuple[Comparison, ...] = ()
     claims: tuple[Claim, ...] = ()
     sentence: str = ""
@@ -100,16 +102,18 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All of it. `family` is the number of comparisons that were corrected together, `needed` the seeds they need."""
+    """All of it."""
 
     datasets: tuple[DataSet, ...]
     nearest: Nearest | None
-    family: int
-    seeds: int
-    needed: int
     summary: tuple[str, ...]
     provenance: Mapping[str, Any]
     records: tuple[Record, ...] = field(repr=False)
+
+    @property
+    def family(self) -> int:
+        """How many comparisons of the paper's claims were corrected together."""
+        return max((d.family for d in self.datasets if d.in_paper), default=0)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -161,17 +165,9 @@ def gather(
         _describe(n, [r for r in records if r["job"]["dataset"] == n], paper_table, (peers or {}).get(n, {}))
         for n in named
     ]
-    judged: dict[str, list[Comparison]] = {n: [] for n in named}
-    for family in ([d for d in found if d.name in known], [d for d in found if d.name not in known]):
-        for comparison in tests.judge([c for d in family for c in _compare(d)]):
-            judged[comparison.dataset].append(comparison)
-    size = sum(len(judged[n]) for n in named if n in known)
-    seeds = min((c.seeds for n in named for c in judged[n]), default=0)
-    needed = tests.seeds_needed(size) if size else 0
-    datasets = tuple(_conclude(d, judged[d.name], needed) for d in found)
+    datasets = tuple(d for ours in (True, False) for d in _judged([d for d in found if (d.name in known) == ours]))
     nearest = _nearest([d for d in datasets if d.in_paper], paper_table)
-    summary = tuple(words.summary(datasets, nearest, seeds, needed, size))
-    return Findings(datasets, nearest, size, seeds, needed, summary, provenance or {}, records)
+    return Findings(datasets, nearest, tuple(words.summary(datasets, nearest)), provenance or {}, records)
 
 
 def _order(paper_table: Table) -> Any:
@@ -283,9 +279,17 @@ def _compare(d: DataSet) -> list[Comparison]:
     return [tests.compare(d.name, better, worse, scores) for better, worse in tests.pairs(list(scores))]
 
 
-def _conclude(d: DataSet, comparisons: Sequence[Comparison], needed: int) -> DataSet:
-    judged = _with(d, comparisons=tuple(comparisons), claims=tuple(tests.claims(d.name, comparisons)))
-    return _with(judged, sentence=words.sentence(judged, needed), notes=tuple(words.notes(judged)))
+def _judged(family: Sequence[DataSet]) -> list[DataSet]:
+    """These data sets with their comparisons, corrected together, and what they come to."""
+    made = tests.judge([comparison for d in family for comparison in _compare(d)])
+    size, needed = len(made), tests.seeds_needed(len(made))
+    return [_conclude(d, tuple(c for c in made if c.dataset == d.name), size, needed) for d in family]
+
+
+def _conclude(d: DataSet, made: tuple[Comparison, ...], family: int, needed: int) -> DataSet:
+    claims = tuple(tests.claims(d.name, made))
+    judged = _with(d, comparisons=made, family=family, needed=needed, claims=claims)
+    return _with(judged, sentence=words.sentence(judged), notes=tuple(words.notes(judged)))
 
 
 def _with(d: DataSet, **changes: Any) -> DataSet:

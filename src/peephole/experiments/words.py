@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, LEVEL, PROPOSED, STUCK, VERDICTS, Claim
+from peephole.experiments.claims import BASELINES, BEST, LEVEL, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim
 
 if TYPE_CHECKING:
     from peephole.experiments.findings import DataSet, Nearest
@@ -40,30 +40,47 @@ def span(values: Iterable[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def sentence(d: DataSet, needed: int) -> str:
+def counted(number: int, what: str) -> str:
+    """One seed, 2 seeds."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def sentence(d: DataSet) -> str:
     """What one data set comes to: the paper's claims, and how far apart the methods are."""
     parts = [_claim(claim) for claim in d.claims]
     if not d.in_paper:
         parts = ["made-up data, compared with nothing in the paper" if d.made_up else "not in the paper"]
-    fewest = min((c.seeds for claim in d.claims for c in claim.comparisons), default=needed)
-    few = f"{fewest} seeds are too few to show any of it" if fewest < needed else ""
-    return f"{d.name[0].upper()}{d.name[1:]}: " + "; ".join(part for part in (*parts, few, _medians(d)) if part) + "."
+    parts += [_few(d), _medians(d)]
+    found = [part for part in parts if part] or ["none of the paper's claims can be tested with these methods"]
+    return f"{d.name[0].upper()}{d.name[1:]}: {'; '.join(found)}."
+
+
+def _few(d: DataSet) -> str:
+    """Where even a method that always wins could not be shown to be better."""
+    most = max((c.seeds for c in d.comparisons), default=d.needed)
+    if most >= d.needed:
+        return ""
+    verb = "is" if most == 1 else "are"
+    return (
+        f"{counted(most, 'seed')} {verb} too few to show any difference, either way: for "
+        f"{counted(d.family, 'comparison')} it takes at least {d.needed}"
+    )
 
 
 def notes(d: DataSet) -> list[str]:
     """What else is to know of it, a sentence each."""
-    return [note for part in (_numbers, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
+    return [note for part in (_numbers, _own, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
 
 
 def _claim(claim: Claim) -> str:
     what = claim.text[0].lower() + claim.text[1:]
-    total = len(claim.comparisons)
-    if claim.verdict == "holds":
-        return f"{what}, as the paper says ({total} of {total} comparisons hold)"
     if claim.verdict == "contradicted":
         against = [c for c in claim.comparisons if c.verdict == "contradicted"]
         return f"that {what} is contradicted ({listed(f'{name(c.worse)} beats {name(c.better)}' for c in against)})"
-    return f"that {what} is not shown ({claim.count('holds')} of {total} comparisons hold)"
+    tested = len(claim.comparisons)
+    lacking = f", {claim.total - tested} were not made" if tested < claim.total else ""
+    verdict = "shown" if claim.verdict == "holds" else claim.verdict
+    return f"that {what} is {verdict} ({claim.count('holds')} of {counted(tested, 'comparison')} hold{lacking})"
 
 
 def _medians(d: DataSet) -> str:
@@ -90,6 +107,13 @@ def _numbers(d: DataSet) -> str:
         f"Of the paper's {len(compared)} numbers {near} lie between our quartiles, {away} outside the range of our "
         f"seeds; the farthest from our median is {name(row.method)}'s: {number(paper)} against {number(row.median)}."
     )
+
+
+def _own(d: DataSet) -> str:
+    """Where the paper's own numbers do not have its fourth configuration as the best."""
+    paper = {row.method: row.paper for row in d.rows if row.paper is not None}
+    lower = [f"{error:.3f} for {name(m)}" for m, error in paper.items() if BEST in paper and error < paper[BEST]]
+    return f"In the paper {name(BEST)} is not the best here: {paper[BEST]:.3f}, and {listed(lower)}." if lower else ""
 
 
 def _bounds(d: DataSet) -> str:
@@ -144,7 +168,7 @@ def _lost(d: DataSet) -> str:
         counts = {name(row.method): getattr(row, what) for row in d.rows if getattr(row, what)}
         each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
         parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
-    return f"Of {sum(row.seeds for row in d.rows)} runs {parts[0]}, {parts[1]}."
+    return f"Of {counted(sum(row.seeds for row in d.rows), 'run')} {parts[0]}, {parts[1]}."
 
 
 def _stuck_there(d: DataSet) -> str:
@@ -175,10 +199,12 @@ def _peers(d: DataSet) -> str:
 
 
 def _all(some: int, total: int) -> str:
+    if total == 1:
+        return "the method"
     return f"all {total} methods" if some == total else f"{some} of the {total} methods"
 
 
-def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, needed: int, family: int) -> list[str]:
+def summary(datasets: Sequence[DataSet], nearest: Nearest | None) -> list[str]:
     """What reproduces, what does not, what stays open; the numbers, the epochs, the lost runs."""
     claims = [claim for d in datasets if d.in_paper for claim in d.claims]
     lines = [
@@ -186,19 +212,21 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, ne
         _group("Contradicted", "contradicted", claims),
         _group("Not shown either way", "not shown", claims),
     ]
+    if any(claim.verdict == PARTIAL for claim in claims):
+        lines.append(_group("Not tested in full, as methods were left out", PARTIAL, claims))
     if claims:
-        verdicts = [c.verdict for d in datasets if d.in_paper for c in d.comparisons]
-        hold, against, open_ = (verdicts.count(verdict) for verdict in VERDICTS)
+        made = [c for d in datasets if d.in_paper for c in d.comparisons]
+        hold, against, open_ = ([c.verdict for c in made].count(verdict) for verdict in VERDICTS)
         lines.append(
-            f"The claims amount to {_comparisons(family)}. Of these {hold or 'none'} hold, {against or 'none'} are "
-            f"contradicted and {open_ or 'none'} are not shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected "
-            "for their number)."
+            f"The claims amount to {counted(len(made), 'comparison')}. Of these {hold or 'none'} hold, "
+            f"{against or 'none'} are contradicted and {open_ or 'none'} are not shown (paired over "
+            f"{counted(min(c.seeds for c in made), 'seed')}; at {LEVEL:.0%}, corrected for their number)."
         )
-    if claims and seeds < needed:
-        lines.append(
-            f"With {seeds} seeds nothing can be shown, either way: for {_comparisons(family)} it takes at least "
-            f"{needed} seeds, for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
-        )
+    few: dict[str, list[str]] = {}
+    for d in datasets:
+        if said := _few(d):
+            few.setdefault(said, []).append(d.name)
+    lines += [f"On {listed(where)} {said}." for said, where in few.items()]
     if nearest is not None and np.isfinite(nearest.distance):
         lines.append(
             f"The number of epochs, which the paper does not state, comes nearest to its Table 2 at {nearest.epochs}: "
@@ -254,11 +282,10 @@ def _unaided(datasets: Sequence[DataSet]) -> str:
 def _fates(datasets: Sequence[DataSet]) -> str:
     rows = [row for d in datasets for row in d.rows]
     stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
-    return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge (lost, or ended above their own start)."
-
-
-def _comparisons(number: int) -> str:
-    return "1 comparison" if number == 1 else f"{number} comparisons"
+    return (
+        f"Of {counted(sum(row.seeds for row in rows), 'run')} {stuck or 'none'} end stuck and {lost or 'none'} diverge "
+        "(lost, or ended above their own start)."
+    )
 
 
 def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:

@@ -115,7 +115,13 @@ def _render(template: str, results: Results, **more: Any) -> str:
     methods = list(dict.fromkeys(row.method for d in results.datasets for row in d.rows))
     peers = list(dict.fromkeys(peer for d in results.datasets for peer in d.peers))
     each = sorted({row.seeds for d in results.datasets for row in d.rows})
-    seeds = f"{each[0]} seeds" if len(each) == 1 else f"{each[0]} to {each[-1]} seeds" if each else "no seeds"
+    seeds = (
+        f"{each[0]} seed{'s' * (each[0] != 1)}"
+        if len(each) == 1
+        else f"{each[0]} to {each[-1]} seeds"
+        if each
+        else "no seeds"
+    )
     text = made.get_template(template).render(r=results, methods=methods, peers=peers, seeds=seeds, **more)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
