@@ -259,6 +259,35 @@ def test_nearest_epochs() -> None:
     assert f.datasets[0].nearest == f.nearest
 
 
+def test_verdicts_at_the_nearest_epoch() -> None:
+    """The epoch nearest to the paper's numbers has claims of its own; a verdict that differs there is said."""
+    records = make(dict.fromkeys(claims.PROPOSED, 0.5))
+    assert any("every claim has the same verdict" in line for line in found(records).summary)
+    for r in records:
+        r["test"] = [r["test"][0], 0.04, *r["test"][2:]]
+    (d,) = (f := gather(records, paper_table={m: {"FordA": 0.04} for m in METHODS})).datasets
+    assert (f.nearest is not None, d.claims[0].verdict) == (True, "holds")
+    assert any("beats both baselines is not shown on FordA" in line for line in f.summary)
+
+
+def test_pace() -> None:
+    """The epoch at which a run is within 1.05 times the best loss is found; a method that mostly is not never is."""
+    fast = [record("Crop", "proposed-1", k, 0.1, loss=7.0) for k in range(3)]
+    slow = [record("Crop", "normalized", k, 0.1, loss=8.5) for k in range(3)]
+    for r in slow:
+        r["train"][2:4] = [8.5, 8.5]
+    f = found(fast + slow)
+    assert [row.reached for row in f.datasets[0].rows] == [2.0, np.inf]
+    assert "Crop 2 against never" in f.pace
+
+
+def test_stuck_above_the_mean() -> None:
+    """Where the limit of stuck runs is above 1 a note says that a run that learns nothing is not counted."""
+    for loss, said in ((0.9, True), (0.5, False)):
+        (d,) = found([record("Crop", "proposed-1", k, loss) for k in range(2)]).datasets
+        assert any("learns nothing does not count" in note for note in d.notes) == said
+
+
 def test_place_of_the_papers_number() -> None:
     """A number of the paper's lies between the quartiles, in the range or outside, at the digits printed."""
     for number, place in ((0.038, "quartiles"), (0.045, "range"), (0.5, "outside")):

@@ -21,6 +21,7 @@ PROPOSED = ("proposed-1", "proposed-2", "proposed-3", "proposed-4")
 BASELINES = ("normalized", "orthogonal")
 BEST = "proposed-4"  # the paper's best
 LEVEL = 0.05
+NEAR = 1.05  # times the best final training loss of the data set: a run that is below has converged
 STUCK = 1.5  # times the best final training loss of the data set
 VERDICTS = ("holds", "contradicted", "not shown")
 PARTIAL = "not tested in full"  # of a claim, some of whose methods were left out

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from peephole.experiments import claims as tests
 from peephole.experiments import words
-from peephole.experiments.claims import BASELINES, PROPOSED, STUCK, Claim, Comparison
+from peephole.experiments.claims import BASELINES, NEAR, PROPOSED, STUCK, Claim, Comparison
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -48,7 +48,8 @@ class Row:
     """A line of the table: the final test error over seeds, and what became of them; `paper` is its number.
 
     `rest_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
-    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none.
+    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none. `reached` is the median epoch by which the
+    training loss was within `NEAR` times the data set's best; infinite where most runs never were.
     """
 
     method: str
@@ -64,6 +65,7 @@ class Row:
     diverged: int
     paper: float | None
     place: str
+    reached: float
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ class Findings:
         """The paper's claims, on each of its data sets."""
         return tuple(claim for d in self.datasets if d.in_paper for claim in d.claims)
 
+    @property
+    def pace(self) -> str:
+        """What the epochs say by which the methods come near the best loss."""
+        return words.pace(self.datasets)
+
     @cached_property
     def losses(self) -> dict[str, dict[str, Array]]:
         """Training loss of each data set and method: (seeds, epochs + 1)."""
@@ -167,7 +174,8 @@ def gather(
     ]
     datasets = tuple(d for ours in (True, False) for d in _judged([d for d in found if (d.name in known) == ours]))
     nearest = _nearest([d for d in datasets if d.in_paper], paper_table)
-    return Findings(datasets, nearest, tuple(words.summary(datasets, nearest)), provenance or {}, records)
+    summary = words.summary(datasets, nearest, _changed(datasets, nearest))
+    return Findings(datasets, nearest, tuple(summary), provenance or {}, records)
 
 
 def _order(paper_table: Table) -> Any:
@@ -199,10 +207,10 @@ def _describe(name: str, records: Sequence[Record], paper_table: Table, peers: M
     for record in records:
         by_method.setdefault(record["job"]["method"], []).append(record)
     runs = {method: _runs(name, method, mine) for method, mine in by_method.items()}
-    stuck_above = STUCK * min(float(r.final_train.min()) for r in runs.values())
-    rows = tuple(_row(r, stuck_above, paper_table.get(method, {}).get(name)) for method, r in runs.items())
+    best = min(float(r.final_train.min()) for r in runs.values())
+    rows = tuple(_row(r, best, paper_table.get(method, {}).get(name)) for method, r in runs.items())
     in_paper = any(row.paper is not None for row in rows)
-    described = DataSet(name, in_paper, "synthetic" in name, marks.pop(), stuck_above, runs, rows, dict(peers), None)
+    described = DataSet(name, in_paper, "synthetic" in name, marks.pop(), STUCK * best, runs, rows, dict(peers), None)
     return _with(described, nearest=_nearest([described], paper_table) if in_paper else None)
 
 
@@ -230,11 +238,12 @@ def quantile(values: ArrayLike, q: float) -> Array:
     return np.asarray(low + step * (place - np.floor(place)) if place % 1 else low, dtype=np.float64)
 
 
-def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
+def _row(runs: Runs, best: float, paper: float | None) -> Row:
     scores = runs.final_test
     lower, median, upper = (float(quantile(scores, q)) for q in (0.25, 0.5, 0.75))
     rest = scores[~runs.diverged]
-    stuck = (runs.final_train > stuck_above) & ~runs.diverged
+    near = runs.train <= NEAR * best
+    stuck = (runs.final_train > STUCK * best) & ~runs.diverged
     place = ""
     if paper is not None:
         # As printed: with three decimals, a median of 0.0377 is the paper's 0.038.
@@ -254,6 +263,7 @@ def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
         diverged=int(runs.diverged.sum()),
         paper=paper,
         place=place,
+        reached=float(quantile(np.where(near.any(1), near.argmax(1), np.inf), 0.5)),
     )
 
 
@@ -274,8 +284,10 @@ def _distances(d: DataSet, marks: Sequence[int], paper_table: Table) -> Array:
     return np.asarray(np.mean(logs, axis=0), dtype=np.float64)
 
 
-def _compare(d: DataSet) -> list[Comparison]:
-    scores = {m: dict(zip(runs.seeds, runs.final_test.tolist(), strict=True)) for m, runs in d.runs.items()}
+def _compare(d: DataSet, mark: int | None = None) -> list[Comparison]:
+    """By the error at the end, or after so many epochs."""
+    errors = {m: runs.final_test if mark is None else runs.test[:, d.marks.index(mark)] for m, runs in d.runs.items()}
+    scores = {m: dict(zip(d.runs[m].seeds, e.tolist(), strict=True)) for m, e in errors.items()}
     return [tests.compare(d.name, better, worse, scores) for better, worse in tests.pairs(list(scores))]
 
 
@@ -284,6 +296,17 @@ def _judged(family: Sequence[DataSet]) -> list[DataSet]:
     made = tests.judge([comparison for d in family for comparison in _compare(d)])
     size, needed = len(made), tests.seeds_needed(len(made))
     return [_conclude(d, tuple(c for c in made if c.dataset == d.name), size, needed) for d in family]
+
+
+def _changed(datasets: Sequence[DataSet], nearest: Nearest | None) -> list[Claim]:
+    """The claims whose verdict is another one at the epoch nearest to the paper's numbers."""
+    ours = [d for d in datasets if d.in_paper]
+    if nearest is None:
+        return []
+    made = tests.judge([comparison for d in ours for comparison in _compare(d, nearest.epochs)])
+    then = [claim for d in ours for claim in tests.claims(d.name, [c for c in made if c.dataset == d.name])]
+    now = [claim for d in ours for claim in d.claims]
+    return [claim for claim, end in zip(then, now, strict=True) if claim.verdict != end.verdict]
 
 
 def _conclude(d: DataSet, made: tuple[Comparison, ...], family: int, needed: int) -> DataSet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, BEST, LEVEL, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim
+from peephole.experiments.claims import BASELINES, BEST, LEVEL, NEAR, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim
 
 if TYPE_CHECKING:
     from peephole.experiments.findings import DataSet, Nearest
@@ -72,8 +72,12 @@ def notes(d: DataSet) -> list[str]:
     return [note for part in (_numbers, _own, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
 
 
+def _low(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
 def _claim(claim: Claim) -> str:
-    what = claim.text[0].lower() + claim.text[1:]
+    what = _low(claim.text)
     if claim.verdict == "contradicted":
         against = [c for c in claim.comparisons if c.verdict == "contradicted"]
         return f"that {what} is contradicted ({listed(f'{name(c.worse)} beats {name(c.better)}' for c in against)})"
@@ -123,12 +127,12 @@ def _bounds(d: DataSet) -> str:
         return ""
     low, high = min(low for low, _ in limits), max(high for _, high in limits)
     return (
-        "By the 95% intervals the test MSE of a proposed configuration lies between "
-        f"{factor(np.exp(low))} and {factor(np.exp(high))} times a baseline's."
+        "By the 95% intervals, each for one comparison alone, the typical ratio of a proposed configuration's test MSE "
+        f"to a baseline's lies between {factor(np.exp(low))} and {factor(np.exp(high))}; that of a single seed may not."
     )
 
 
-def _weight(d: DataSet) -> tuple[str, float, float, float]:
+def _weight(d: DataSet) -> tuple[str, float, float, float, float]:
     """Whether the draw matters more than the method, "" if too little is known, and the factors that say so.
 
     They are the upper quartile over the lower, the worst seed over the best, both typical of a method, and the
@@ -137,7 +141,7 @@ def _weight(d: DataSet) -> tuple[str, float, float, float]:
     """
     rows = [row for row in d.rows if np.isfinite(row.upper) and row.lower > 0]
     if len(rows) < 2 or min(row.seeds for row in rows) < 4:
-        return "", 1.0, 1.0, 1.0
+        return "", 1.0, 1.0, 1.0, 1.0
     draw = float(np.median([row.upper / row.lower for row in rows]))
     worst = float(np.sort([row.worst / row.best for row in rows])[len(rows) // 2])
     medians = np.array([row.median for row in rows])
@@ -145,17 +149,17 @@ def _weight(d: DataSet) -> tuple[str, float, float, float]:
     methods = np.abs(np.log(medians / np.median(medians))).mean()
     odds = seeds / max(methods, 1e-12)
     verb = "more than" if odds > 1.25 else "less than" if odds < 0.8 else "as much as"
-    return verb, draw, worst, float(medians.max() / medians.min())
+    return verb, float(odds), draw, worst, float(medians.max() / medians.min())
 
 
 def _spread(d: DataSet) -> str:
     """What the draw does beside what the method does."""
-    verb, draw, worst, method = _weight(d)
+    verb, odds, draw, worst, method = _weight(d)
     if not verb:
         return ""
     ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
     return (
-        f"The draw matters {verb} the method: the upper quartile of a method's seeds is typically {factor(draw)} times "
+        f"The draw matters {verb} the method (mean distances from the median, {factor(odds)} to 1): the upper quartile of a method's seeds is typically {factor(draw)} times "
         f"the lower one, its worst seed {ends} its best; the highest of the methods' medians is {factor(method)} "
         "times the lowest."
     )
@@ -168,7 +172,12 @@ def _lost(d: DataSet) -> str:
         counts = {name(row.method): getattr(row, what) for row in d.rows if getattr(row, what)}
         each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
         parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
-    return f"Of {counted(sum(row.seeds for row in d.rows), 'run')} {parts[0]}, {parts[1]}."
+    limit = (
+        f" Stuck is above {number(d.stuck_above)}, more than the 1 of a forecast by the mean: a run that learns nothing "
+        "does not count."
+    )
+    said = f"Of {counted(sum(row.seeds for row in d.rows), 'run')} {parts[0]}, {parts[1]}."
+    return said + limit * bool(1 < d.stuck_above < np.inf)
 
 
 def _stuck_there(d: DataSet) -> str:
@@ -204,7 +213,35 @@ def _all(some: int, total: int) -> str:
     return f"all {total} methods" if some == total else f"{some} of the {total} methods"
 
 
-def summary(datasets: Sequence[DataSet], nearest: Nearest | None) -> list[str]:
+def pace(datasets: Sequence[DataSet]) -> str:
+    """The paper's Figure 1 in a sentence: the epochs to near the best loss, and the losses at the end."""
+    said = []
+    for d in datasets:
+        epochs, losses = (
+            [[values[m] for m in group if m in values] for group in (PROPOSED, BASELINES)]
+            for values in (
+                {row.method: row.reached for row in d.rows},
+                {m: float(np.quantile(runs.final_train, 0.5, method="higher")) for m, runs in d.runs.items()},
+            )
+        )
+        if all(epochs):
+            (fast, other), (low, high) = ([_epochs(e) for e in epochs], map(span, losses))
+            said.append(f"{d.name} {fast} against {other} (final losses {low} against {high})")
+    if not said:
+        return "no method to set beside a baseline."
+    return (
+        f"the median epoch at which the training loss is within {NEAR:g} times the best of its data set is, for the "
+        f"proposed configurations against the baselines: {'; '.join(said)}. In the paper's Figure 1 the proposed "
+        "reach a lower loss or descend faster; ours are medians, not tests."
+    )
+
+
+def _epochs(values: Sequence[float]) -> str:
+    low, high = (f"{v:.0f}" if np.isfinite(v) else "never" for v in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def summary(datasets: Sequence[DataSet], nearest: Nearest | None, changed: Sequence[Claim]) -> list[str]:
     """What reproduces, what does not, what stays open; the numbers, the epochs, the lost runs."""
     claims = [claim for d in datasets if d.in_paper for claim in d.claims]
     lines = [
@@ -237,8 +274,10 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None) -> list[str]:
                 else "."
             )
         )
-    lines += [_farthest(datasets)]
-    lines += [f"{d.name}: {said[0].lower()}{said[1:]}" for d in datasets if (said := _stuck_there(d))]
+        where = [f"that {_low(c.text)} is {c.verdict} on {c.dataset}" for c in changed]
+        lines.append(f"By the errors at that epoch {'; '.join(where) or 'every claim has the same verdict'}.")
+    lines += [f"Figure 1: {pace(datasets)}", _farthest(datasets)]
+    lines += [f"{d.name}: {_low(said)}" for d in datasets if (said := _stuck_there(d))]
     lines += [_draws(datasets), _unaided(datasets), _fates(datasets)]
     made_up = [d.name for d in datasets if d.made_up]
     if made_up:
@@ -266,7 +305,8 @@ def _draws(datasets: Sequence[DataSet]) -> str:
         for verb in ("more than", "as much as", "less than")
         if (where := [n for n, v in verbs.items() if v == verb])
     ]
-    return f"The draw of weights and split matters {listed(parts)}." if parts else ""
+    rule = "mean distance, as a log ratio, of seeds from their method's median over that of the medians from theirs"
+    return f"The draw of weights and split matters {listed(parts)} ({rule}: over 1.25, or under 0.8)." if parts else ""
 
 
 def _unaided(datasets: Sequence[DataSet]) -> str:
@@ -293,7 +333,7 @@ def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:
     where: dict[str, list[str]] = {}
     for claim in claims:
         if claim.verdict == verdict:
-            where.setdefault(claim.text[0].lower() + claim.text[1:], []).append(claim.dataset)
+            where.setdefault(_low(claim.text), []).append(claim.dataset)
     if not claims:
         return ""
     if not where:

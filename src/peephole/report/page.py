@@ -35,6 +35,10 @@ class Results(Protocol):
         """How many comparisons were corrected together."""
 
     @property
+    def pace(self) -> str:
+        """What the epochs say by which the methods come near the best loss."""
+
+    @property
     def provenance(self) -> Mapping[str, Any]:
         """Command, versions, data hashes, date."""
 
@@ -110,7 +114,7 @@ def parquet(columns: Mapping[str, list[Any]]) -> bytes:
 
 def _render(template: str, results: Results, **more: Any) -> str:
     made = environment()
-    made.filters.update({f.__name__: f for f in (mse, printed, change, factor, signed, chance, count)})
+    made.filters.update({f.__name__: f for f in (mse, epoch, printed, change, factor, signed, chance, count)})
     made.filters.update(method=title, colour=colour)
     methods = list(dict.fromkeys(row.method for d in results.datasets for row in d.rows))
     peers = list(dict.fromkeys(peer for d in results.datasets for peer in d.peers))
@@ -145,6 +149,11 @@ def mse(value: float | None) -> str:
     if not np.isfinite(value):
         return "∞"
     return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def epoch(value: float) -> str:
+    """An epoch, if there was one."""
+    return f"{value:.0f}" if np.isfinite(value) else "never"
 
 
 def printed(value: float | None) -> str:
