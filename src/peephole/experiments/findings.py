@@ -8,6 +8,7 @@ counts as diverged, not as stuck.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from peephole.experiments import claims as tests
 from peephole.experiments import words
 from peephole.experiments.claims import BASELINES, NEAR, PROPOSED, STUCK, Claim, Comparison
+from peephole.experiments.paper import SYNTHETIC
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -48,8 +50,8 @@ class Row:
     """A line of the table: the final test error over seeds, and what became of them; `paper` is its number.
 
     `rest_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
-    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none. `reached` is the median epoch by which the
-    training loss was within `NEAR` times the data set's best; infinite where most runs never were.
+    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none. `reached` is
+    the median epoch by which the training loss was within `NEAR` times the data set's best; infinite if it never was.
     """
 
     method: str
@@ -122,11 +124,6 @@ class Findings:
         """The paper's claims, on each of its data sets."""
         return tuple(claim for d in self.datasets if d.in_paper for claim in d.claims)
 
-    @property
-    def pace(self) -> str:
-        """What the epochs say by which the methods come near the best loss."""
-        return words.pace(self.datasets)
-
     @cached_property
     def losses(self) -> dict[str, dict[str, Array]]:
         """Training loss of each data set and method: (seeds, epochs + 1)."""
@@ -136,6 +133,16 @@ class Findings:
     def scores(self) -> dict[str, dict[str, Array]]:
         """Final test error of each data set and method: (seeds)."""
         return {d.name: {m: runs.final_test for m, runs in d.runs.items()} for d in self.datasets}
+
+    @property
+    def made(self) -> dict[str, list[str]]:
+        """With what versions and kernels, where and when the records were made, and how many: reruns keep old ones."""
+        found: dict[str, Counter[str]] = {name: Counter() for name in ("versions", "kernels", "machine", "date")}
+        for record in self.records:
+            for name, counts in found.items():
+                value = record.get("provenance", {}).get(name, "unknown")
+                counts[", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else value] += 1
+        return {name: [f"{value} ({count})" for value, count in sorted(c.items())] for name, c in found.items()}
 
     @cached_property
     def columns(self) -> dict[str, list[Any]]:
@@ -210,7 +217,7 @@ def _describe(name: str, records: Sequence[Record], paper_table: Table, peers: M
     best = min(float(r.final_train.min()) for r in runs.values())
     rows = tuple(_row(r, best, paper_table.get(method, {}).get(name)) for method, r in runs.items())
     in_paper = any(row.paper is not None for row in rows)
-    described = DataSet(name, in_paper, "synthetic" in name, marks.pop(), STUCK * best, runs, rows, dict(peers), None)
+    described = DataSet(name, in_paper, name == SYNTHETIC, marks.pop(), STUCK * best, runs, rows, dict(peers), None)
     return _with(described, nearest=_nearest([described], paper_table) if in_paper else None)
 
 

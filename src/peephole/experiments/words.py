@@ -159,9 +159,9 @@ def _spread(d: DataSet) -> str:
         return ""
     ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
     return (
-        f"The draw matters {verb} the method (mean distances from the median, {factor(odds)} to 1): the upper quartile of a method's seeds is typically {factor(draw)} times "
-        f"the lower one, its worst seed {ends} its best; the highest of the methods' medians is {factor(method)} "
-        "times the lowest."
+        f"The draw matters {verb} the method (mean distances from the median, {factor(odds)} to 1): the upper quartile "
+        f"of a method's seeds is typically {factor(draw)} times the lower one, its worst seed {ends} its best; the highest "
+        f"of the methods' medians is {factor(method)} times the lowest."
     )
 
 
@@ -173,8 +173,8 @@ def _lost(d: DataSet) -> str:
         each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
         parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
     limit = (
-        f" Stuck is above {number(d.stuck_above)}, more than the 1 of a forecast by the mean: a run that learns nothing "
-        "does not count."
+        f" Stuck is above {number(d.stuck_above)}, more than the 1 of a forecast by the mean: a run that learns "
+        "nothing does not count."
     )
     said = f"Of {counted(sum(row.seeds for row in d.rows), 'run')} {parts[0]}, {parts[1]}."
     return said + limit * bool(1 < d.stuck_above < np.inf)
@@ -213,7 +213,7 @@ def _all(some: int, total: int) -> str:
     return f"all {total} methods" if some == total else f"{some} of the {total} methods"
 
 
-def pace(datasets: Sequence[DataSet]) -> str:
+def _pace(datasets: Sequence[DataSet]) -> str:
     """The paper's Figure 1 in a sentence: the epochs to near the best loss, and the losses at the end."""
     said = []
     for d in datasets:
@@ -228,11 +228,11 @@ def pace(datasets: Sequence[DataSet]) -> str:
             (fast, other), (low, high) = ([_epochs(e) for e in epochs], map(span, losses))
             said.append(f"{d.name} {fast} against {other} (final losses {low} against {high})")
     if not said:
-        return "no method to set beside a baseline."
+        return ""
     return (
-        f"the median epoch at which the training loss is within {NEAR:g} times the best of its data set is, for the "
-        f"proposed configurations against the baselines: {'; '.join(said)}. In the paper's Figure 1 the proposed "
-        "reach a lower loss or descend faster; ours are medians, not tests."
+        f"Figure 1: the median epoch at which the training loss is within {NEAR:g} times the best of its data set "
+        f"is, for the proposed configurations against the baselines: {'; '.join(said)}. In the paper's Figure 1 the "
+        "proposed reach a lower loss or descend faster; ours are medians, not tests."
     )
 
 
@@ -276,7 +276,7 @@ def summary(datasets: Sequence[DataSet], nearest: Nearest | None, changed: Seque
         )
         where = [f"that {_low(c.text)} is {c.verdict} on {c.dataset}" for c in changed]
         lines.append(f"By the errors at that epoch {'; '.join(where) or 'every claim has the same verdict'}.")
-    lines += [f"Figure 1: {pace(datasets)}", _farthest(datasets)]
+    lines += [_pace(datasets), _farthest(datasets)]
     lines += [f"{d.name}: {_low(said)}" for d in datasets if (said := _stuck_there(d))]
     lines += [_draws(datasets), _unaided(datasets), _fates(datasets)]
     made_up = [d.name for d in datasets if d.made_up]

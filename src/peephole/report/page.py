@@ -35,8 +35,8 @@ class Results(Protocol):
         """How many comparisons were corrected together."""
 
     @property
-    def pace(self) -> str:
-        """What the epochs say by which the methods come near the best loss."""
+    def made(self) -> Mapping[str, Sequence[str]]:
+        """Versions, kernels, machines and dates of the records, each with the number of runs."""
 
     @property
     def provenance(self) -> Mapping[str, Any]:
