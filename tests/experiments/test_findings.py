@@ -279,6 +279,8 @@ def test_pace() -> None:
     f = found(fast + slow)
     assert [row.reached for row in f.datasets[0].rows] == [2.0, np.inf]
     assert any("Crop 2 against never" in line for line in f.summary)
+    f = found(fast + [record("Crop", "normalized", k, None) for k in range(3)])
+    assert any("(final losses 7.00 against infinite)" in line for line in f.summary)
 
 
 def test_stuck_above_the_mean() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, BEST, LEVEL, NEAR, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim
+from peephole.experiments.claims import BASELINES, BEST, LEVEL, NEAR, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim, middle
 
 if TYPE_CHECKING:
     from peephole.experiments.findings import DataSet, Nearest
@@ -36,7 +36,8 @@ def listed(items: Iterable[str]) -> str:
 
 def span(values: Iterable[float]) -> str:
     """From the least to the largest, or the one number that both are."""
-    low, high = min(ends := [number(v) for v in sorted(values)], key=float), ends[-1]
+    ends = sorted(values)
+    low, high = number(ends[0]), number(ends[-1])
     return low if low == high else f"{low} to {high}"
 
 
@@ -160,8 +161,8 @@ def _spread(d: DataSet) -> str:
     ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
     return (
         f"The draw matters {verb} the method (mean distances from the median, {factor(odds)} to 1): the upper quartile "
-        f"of a method's seeds is typically {factor(draw)} times the lower one, its worst seed {ends} its best; the highest "
-        f"of the methods' medians is {factor(method)} times the lowest."
+        f"of a method's seeds is typically {factor(draw)} times the lower one, its worst seed {ends} its best; the "
+        f"highest of the methods' medians is {factor(method)} times the lowest."
     )
 
 
@@ -221,7 +222,7 @@ def _pace(datasets: Sequence[DataSet]) -> str:
             [[values[m] for m in group if m in values] for group in (PROPOSED, BASELINES)]
             for values in (
                 {row.method: row.reached for row in d.rows},
-                {m: float(np.quantile(runs.final_train, 0.5, method="higher")) for m, runs in d.runs.items()},
+                {m: middle(runs.final_train) for m, runs in d.runs.items()},
             )
         )
         if all(epochs):
