@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peephole.experiments import claims as tests
-from peephole.experiments import words
+from peephole.experiments import summary, words
 from peephole.experiments.claims import BASELINES, NEAR, PROPOSED, STUCK, Claim, Comparison
 from peephole.experiments.paper import SYNTHETIC
 
@@ -181,8 +181,8 @@ def gather(
     ]
     datasets = tuple(d for ours in (True, False) for d in _judged([d for d in found if (d.name in known) == ours]))
     nearest = _nearest([d for d in datasets if d.in_paper], paper_table)
-    summary = words.summary(datasets, nearest, _changed(datasets, nearest))
-    return Findings(datasets, nearest, tuple(summary), provenance or {}, records)
+    lines = summary.summary(datasets, nearest, _changed(datasets, nearest))
+    return Findings(datasets, nearest, tuple(lines), provenance or {}, records)
 
 
 def _order(paper_table: Table) -> Any:

@@ -1,16 +1,16 @@
-"""The findings in plain English: a sentence for each data set, and a summary. Nothing softened either way."""
+"""The findings of one data set in plain English: a sentence, and notes. Nothing softened either way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, BEST, LEVEL, NEAR, PARTIAL, PROPOSED, STUCK, VERDICTS, Claim, middle
+from peephole.experiments.claims import BASELINES, BEST, PROPOSED, STUCK, Claim
 
 if TYPE_CHECKING:
-    from peephole.experiments.findings import DataSet, Nearest
+    from peephole.experiments.findings import DataSet
 
 
 def name(method: str) -> str:
@@ -51,12 +51,12 @@ def sentence(d: DataSet) -> str:
     parts = [_claim(claim) for claim in d.claims]
     if not d.in_paper:
         parts = ["made-up data, compared with nothing in the paper" if d.made_up else "not in the paper"]
-    parts += [_few(d), _medians(d)]
+    parts += [few(d), _medians(d)]
     found = [part for part in parts if part] or ["none of the paper's claims can be tested with these methods"]
     return f"{d.name[0].upper()}{d.name[1:]}: {'; '.join(found)}."
 
 
-def _few(d: DataSet) -> str:
+def few(d: DataSet) -> str:
     """Where even a method that always wins could not be shown to be better."""
     most = max((c.seeds for c in d.comparisons), default=d.needed)
     if most >= d.needed:
@@ -70,15 +70,16 @@ def _few(d: DataSet) -> str:
 
 def notes(d: DataSet) -> list[str]:
     """What else is to know of it, a sentence each."""
-    return [note for part in (_numbers, _own, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
+    return [note for part in (_numbers, _own, _bounds, _spread, _lost, stuck_there, _peers) if (note := part(d))]
 
 
-def _low(text: str) -> str:
+def lowered(text: str) -> str:
+    """A sentence as part of another one."""
     return text[0].lower() + text[1:]
 
 
 def _claim(claim: Claim) -> str:
-    what = _low(claim.text)
+    what = lowered(claim.text)
     if claim.verdict == "contradicted":
         against = [c for c in claim.comparisons if c.verdict == "contradicted"]
         return f"that {what} is contradicted ({listed(f'{name(c.worse)} beats {name(c.better)}' for c in against)})"
@@ -133,7 +134,7 @@ def _bounds(d: DataSet) -> str:
     )
 
 
-def _weight(d: DataSet) -> tuple[str, float, float, float, float]:
+def weight(d: DataSet) -> tuple[str, float, float, float, float]:
     """Whether the draw matters more than the method, "" if too little is known, and the factors that say so.
 
     They are the upper quartile over the lower, the worst seed over the best, both typical of a method, and the
@@ -155,7 +156,7 @@ def _weight(d: DataSet) -> tuple[str, float, float, float, float]:
 
 def _spread(d: DataSet) -> str:
     """What the draw does beside what the method does."""
-    verb, odds, draw, worst, method = _weight(d)
+    verb, odds, draw, worst, method = weight(d)
     if not verb:
         return ""
     ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
@@ -181,7 +182,7 @@ def _lost(d: DataSet) -> str:
     return said + limit * bool(1 < d.stuck_above < np.inf)
 
 
-def _stuck_there(d: DataSet) -> str:
+def stuck_there(d: DataSet) -> str:
     """The paper's numbers that only a stuck run has here."""
     if not d.rows or not np.isfinite(best := min(row.best for row in d.rows)):
         return ""
@@ -212,131 +213,3 @@ def _all(some: int, total: int) -> str:
     if total == 1:
         return "the method"
     return f"all {total} methods" if some == total else f"{some} of the {total} methods"
-
-
-def _pace(datasets: Sequence[DataSet]) -> str:
-    """The paper's Figure 1 in a sentence: the epochs to near the best loss, and the losses at the end."""
-    said = []
-    for d in datasets:
-        epochs, losses = (
-            [[values[m] for m in group if m in values] for group in (PROPOSED, BASELINES)]
-            for values in (
-                {row.method: row.reached for row in d.rows},
-                {m: middle(runs.final_train) for m, runs in d.runs.items()},
-            )
-        )
-        if all(epochs):
-            (fast, other), (low, high) = ([_epochs(e) for e in epochs], map(span, losses))
-            said.append(f"{d.name} {fast} against {other} (final losses {low} against {high})")
-    if not said:
-        return ""
-    return (
-        f"Figure 1: the median epoch at which the training loss is within {NEAR:g} times the best of its data set "
-        f"is, for the proposed configurations against the baselines: {'; '.join(said)}. In the paper's Figure 1 the "
-        "proposed reach a lower loss or descend faster; ours are medians, not tests."
-    )
-
-
-def _epochs(values: Sequence[float]) -> str:
-    low, high = (f"{v:.0f}" if np.isfinite(v) else "never" for v in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def summary(datasets: Sequence[DataSet], nearest: Nearest | None, changed: Sequence[Claim]) -> list[str]:
-    """What reproduces, what does not, what stays open; the numbers, the epochs, the lost runs."""
-    claims = [claim for d in datasets if d.in_paper for claim in d.claims]
-    lines = [
-        _group("Reproduced", "holds", claims),
-        _group("Contradicted", "contradicted", claims),
-        _group("Not shown either way", "not shown", claims),
-    ]
-    if any(claim.verdict == PARTIAL for claim in claims):
-        lines.append(_group("Not tested in full, as methods were left out", PARTIAL, claims))
-    if claims:
-        made = [c for d in datasets if d.in_paper for c in d.comparisons]
-        hold, against, open_ = ([c.verdict for c in made].count(verdict) for verdict in VERDICTS)
-        lines.append(
-            f"The claims amount to {counted(len(made), 'comparison')}. Of these {hold or 'none'} hold, "
-            f"{against or 'none'} are contradicted and {open_ or 'none'} are not shown (paired over "
-            f"{counted(min(c.seeds for c in made), 'seed')}; at {LEVEL:.0%}, corrected for their number)."
-        )
-    few: dict[str, list[str]] = {}
-    for d in datasets:
-        if said := _few(d):
-            few.setdefault(said, []).append(d.name)
-    lines += [f"On {listed(where)} {said}." for said, where in few.items()]
-    if nearest is not None and np.isfinite(nearest.distance):
-        lines.append(
-            f"The number of epochs, which the paper does not state, comes nearest to its Table 2 at {nearest.epochs}: "
-            f"our medians are then off by a factor of {np.exp(nearest.distance):.2f} on average"
-            + (
-                f", at the end, after {nearest.last}, by {np.exp(nearest.at_end):.2f}."
-                if nearest.last != nearest.epochs
-                else "."
-            )
-        )
-        where = [f"that {_low(c.text)} is {c.verdict} on {c.dataset}" for c in changed]
-        lines.append(f"By the errors at that epoch {'; '.join(where) or 'every claim has the same verdict'}.")
-    lines += [_pace(datasets), _farthest(datasets)]
-    lines += [f"{d.name}: {_low(said)}" for d in datasets if (said := _stuck_there(d))]
-    lines += [_draws(datasets), _unaided(datasets), _fates(datasets)]
-    made_up = [d.name for d in datasets if d.made_up]
-    if made_up:
-        lines.append(f"The {listed(made_up)} is made-up data in the place of ADNI: it says nothing about the paper.")
-    return [line for line in lines if line]
-
-
-def _farthest(datasets: Sequence[DataSet]) -> str:
-    """The number of the paper's that ours miss by most."""
-    found = [(row, row.paper, d.name) for d in datasets for row in d.rows if row.paper is not None]
-    if not found:
-        return ""
-    row, paper, where = max(found, key=lambda one: abs(np.log(one[0].median / one[1])))
-    return (
-        f"The number farthest from the paper's is that of {name(row.method)} on {where}: {number(paper)} in the paper, "
-        f"a median of {number(row.median)} here (quartiles {number(row.lower)} to {number(row.upper)})."
-    )
-
-
-def _draws(datasets: Sequence[DataSet]) -> str:
-    """Where the draw matters more than the method."""
-    verbs = {d.name: _weight(d)[0] for d in datasets if _weight(d)[0]}
-    parts = [
-        f"{verb} the method on {listed(where)}"
-        for verb in ("more than", "as much as", "less than")
-        if (where := [n for n, v in verbs.items() if v == verb])
-    ]
-    rule = "mean distance, as a log ratio, of seeds from their method's median over that of the medians from theirs"
-    return f"The draw of weights and split matters {listed(parts)} ({rule}: over 1.25, or under 0.8)." if parts else ""
-
-
-def _unaided(datasets: Sequence[DataSet]) -> str:
-    """Where a forecast without a network beats every method's median."""
-    parts = []
-    for d in datasets:
-        better = [peer for peer, error in d.peers.items() if all(row.median > error for row in d.rows)]
-        if better:
-            parts.append(f"{listed(better)} on {d.name}")
-    return f"Without any network, every method's median is beaten by {'; by '.join(parts)}." if parts else ""
-
-
-def _fates(datasets: Sequence[DataSet]) -> str:
-    rows = [row for d in datasets for row in d.rows]
-    stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
-    return (
-        f"Of {counted(sum(row.seeds for row in rows), 'run')} {stuck or 'none'} end stuck and {lost or 'none'} diverge "
-        "(lost, or ended above their own start)."
-    )
-
-
-def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:
-    """The claims with this verdict, with where."""
-    where: dict[str, list[str]] = {}
-    for claim in claims:
-        if claim.verdict == verdict:
-            where.setdefault(_low(claim.text), []).append(claim.dataset)
-    if not claims:
-        return ""
-    if not where:
-        return f"{title}: none of the paper's claims, on any data set."
-    return f"{title}: " + "; ".join(f"that {text} (on {listed(names)})" for text, names in where.items()) + "."
