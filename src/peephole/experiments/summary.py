@@ -124,8 +124,8 @@ def _fates(datasets: Sequence[DataSet]) -> str:
     rows = [row for d in datasets for row in d.rows]
     stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
     return (
-        f"Of {counted(sum(row.seeds for row in rows), 'run')} end stuck: {stuck or 'none'}; diverged (lost, or ended above "
-        f"their own start): {lost or 'none'}."
+        f"Of {counted(sum(row.seeds for row in rows), 'run')} end stuck: {stuck or 'none'}; diverged (lost, or ended "
+        f"above their own start): {lost or 'none'}."
     )
 
 
