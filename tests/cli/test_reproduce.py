@@ -76,7 +76,9 @@ def test_bad_input(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("--methods", "proposed-9"), "proposed-9"),
         (("--datasets", ","), "names, separated by commas"),
         (("--datasets", "cohort", "--adni", str(path)), str(path)),
-        (("--datasets", "cohort", "--executor", "threads"), "unknown executor"),
+        (("--executor", "threads"), "unknown executor"),  # before the data, which is malformed, is read
+        (("--docs", str(path / "page.md")), "figures cannot be written"),
+        (("--docs", str(tiny)), "it is a folder"),
     ):
         assert call(tiny, *arguments) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()

@@ -144,7 +144,8 @@ def test_a_claim_that_holds() -> None:
     first = d.comparisons[0]
     assert (first.wins, first.losses, first.rank_biserial) == (14, 0, 1.0)
     assert first.low < np.log(0.5) < first.high < 0
-    assert "as the paper says" in d.sentence
+    assert "beats both baselines is shown (8 of 8 comparisons hold)" in d.sentence
+    assert [line for line in d.notes if "In the paper" in line] == []
     assert "Contradicted: none" in f.summary[1]
 
 
@@ -182,9 +183,37 @@ def test_too_few_seeds() -> None:
     f = found(make(dict.fromkeys(claims.PROPOSED, 0.1), seeds=8))
     assert {c.verdict for c in f.datasets[0].comparisons} == {"not shown"}
     assert min(c.p for c in f.datasets[0].comparisons) == 2 / 2**8
-    assert f.needed == claims.seeds_needed(11) == 9
-    assert any("at least 9 seeds" in line for line in f.summary)
+    assert f.datasets[0].needed == claims.seeds_needed(11) == 9
+    assert any("On FordA 8 seeds are too few" in line and "at least 9" in line for line in f.summary)
     assert "8 seeds are too few" in f.datasets[0].sentence
+
+
+def test_seeds_of_each_family() -> None:
+    """A family of fewer comparisons needs fewer seeds: 9 are too few for two sets, and enough for one."""
+    f = found(make({}, seeds=9) + make({}, seeds=9, dataset="Crop") + make({}, seeds=9, dataset="synthetic cohort"))
+    assert [(d.family, d.needed) for d in f.datasets] == [(22, 10), (22, 10), (11, 9)]
+    assert ["too few" in d.sentence for d in f.datasets] == [True, True, False]
+    alone = found(make({}, seeds=8, dataset="Tiny"))
+    assert any("On Tiny 8 seeds are too few" in line for line in alone.summary)
+
+
+def test_methods_left_out() -> None:
+    """With methods left out no claim holds, though each comparison that was made does; one method makes none."""
+    ratios = {"proposed-1": 0.5}
+    f = found([r for r in make(ratios) if r["job"]["method"] in ("proposed-1", "normalized")])
+    (claim,) = f.claims
+    assert (claim.verdict, claim.count("holds"), claim.total) == ("not tested in full", 1, 8)
+    assert "Reproduced: none" in f.summary[0]
+    assert any(line.startswith("Not tested in full") for line in f.summary)
+    (d,) = found([r for r in make(ratios, dataset="Crop") if r["job"]["method"] == "normalized"]).datasets
+    assert d.sentence == "Crop: none of the paper's claims can be tested with these methods."
+
+
+def test_the_papers_own_best() -> None:
+    """Where the paper's own numbers have another configuration below its fourth, a note names both numbers."""
+    paper = {m: {"FordA": 0.037 if m == "proposed-2" else 0.038} for m in METHODS}
+    (d,) = gather(make({}), paper_table=paper).datasets
+    assert "In the paper Proposed 4 is not the best here: 0.038, and 0.037 for Proposed 2." in d.notes
 
 
 def test_diverged_runs_are_runs() -> None:
@@ -193,8 +222,16 @@ def test_diverged_runs_are_runs() -> None:
     records = [record("Crop", "proposed-1", k, s, loss=s and 1.0 + 0.4 * k) for k, s in enumerate(scores)]
     (row,) = found(records).datasets[0].rows
     assert (row.seeds, row.diverged, row.stuck) == (4, 1, 1)
-    assert (row.mean, row.finite_mean, row.median, row.worst) == (np.inf, 2.0, 2.5, np.inf)
+    assert (row.mean, row.rest_mean, row.median, row.worst) == (np.inf, 2.0, 2.5, np.inf)
     assert row.upper == np.inf
+
+
+def test_above_its_own_start_is_diverged() -> None:
+    """A run that ends above the loss it began with diverged, however little; one just below is stuck."""
+    records = [record("Crop", "proposed-1", k, 1.0, loss=loss) for k, loss in enumerate((1.0, 8.9, 9.1, 256.0))]
+    (d,) = found(records).datasets
+    assert (d.rows[0].stuck, d.rows[0].diverged) == (1, 2)
+    assert d.runs["proposed-1"].diverged.tolist() == [False, False, True, True]
 
 
 def test_both_diverged_is_a_tie() -> None:
@@ -220,6 +257,37 @@ def test_nearest_epochs() -> None:
     assert f.nearest.distance == pytest.approx(0, abs=1e-12)
     assert f.nearest.at_end == pytest.approx(np.log(2))
     assert f.datasets[0].nearest == f.nearest
+
+
+def test_verdicts_at_the_nearest_epoch() -> None:
+    """The epoch nearest to the paper's numbers has claims of its own; a verdict that differs there is said."""
+    records = make(dict.fromkeys(claims.PROPOSED, 0.5))
+    assert any("every claim has the same verdict" in line for line in found(records).summary)
+    for r in records:
+        r["test"] = [r["test"][0], 0.04, *r["test"][2:]]
+    (d,) = (f := gather(records, paper_table={m: {"FordA": 0.04} for m in METHODS})).datasets
+    assert (f.nearest is not None, d.claims[0].verdict) == (True, "holds")
+    assert any("beats both baselines is not shown on FordA" in line for line in f.summary)
+
+
+def test_pace() -> None:
+    """The epoch at which a run is within 1.05 times the best loss is found; a method that mostly is not never is."""
+    fast = [record("Crop", "proposed-1", k, 0.1, loss=7.0) for k in range(3)]
+    slow = [record("Crop", "normalized", k, 0.1, loss=8.5) for k in range(3)]
+    for r in slow:
+        r["train"][2:4] = [8.5, 8.5]
+    f = found(fast + slow)
+    assert [row.reached for row in f.datasets[0].rows] == [2.0, np.inf]
+    assert any("Crop 2 against never" in line for line in f.summary)
+    f = found(fast + [record("Crop", "normalized", k, None) for k in range(3)])
+    assert any("(final losses 7.00 against infinite)" in line for line in f.summary)
+
+
+def test_stuck_above_the_mean() -> None:
+    """Where the limit of stuck runs is above 1 a note says that a run that learns nothing is not counted."""
+    for loss, said in ((0.9, True), (0.5, False)):
+        (d,) = found([record("Crop", "proposed-1", k, loss) for k in range(2)]).datasets
+        assert any("learns nothing does not count" in note for note in d.notes) == said
 
 
 def test_place_of_the_papers_number() -> None:

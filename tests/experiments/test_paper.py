@@ -38,15 +38,18 @@ def lags(series: NDArray[np.float32], order: int) -> tuple[NDArray[np.float64], 
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 @pytest.mark.parametrize("order", [1, 2])
 def test_autoregression_is_scikit_learns(order: int, gaps: float) -> None:
-    """AR(1) and AR(2) have the error of scikit-learn's least squares, feature by feature where it was observed."""
+    """AR(1) and AR(2) have the error of scikit-learn's least squares, weighed by visit and subject."""
     m = material(gaps)
     (x, y), (test_x, test_y) = lags(m.train, order), lags(m.test, order)
-    errors = []
+    errors = np.zeros(m.test[:, 1:].shape)
     for n in range(2):
         seen, asked = ~np.isnan(y[:, n]), ~np.isnan(test_y[:, n])
         fitted = LinearRegression().fit(x[seen], y[seen, n])
-        errors.append((fitted.predict(test_x[asked]) - test_y[asked, n]) ** 2)
-    assert paper.peers(m)[f"AR({order})"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-9)
+        errors[..., n].flat[np.flatnonzero(asked)] = (fitted.predict(test_x[asked]) - test_y[asked, n]) ** 2
+    seen = ~np.isnan(m.test[:, 1:])
+    visits = [[e[s].mean() for e, s in zip(*both, strict=True) if s.any()] for both in zip(errors, seen, strict=True)]
+    wanted = np.mean([np.mean(one) for one in visits if one])  # of subjects, each of its visits, each of its features
+    assert paper.peers(m)[f"AR({order})"] == pytest.approx(wanted, rel=1e-9)
 
 
 def test_persistence_carries_forward() -> None:

@@ -14,7 +14,7 @@ import pytest
 import ray
 from distributed import LocalCluster
 
-from peephole.experiments.errors import ExecutorError
+from peephole.experiments.errors import ExecutorError, StoreError
 from peephole.experiments.run import run
 from peephole.experiments.store import Record, Store
 from tests.experiments.sets import crop, jobs, plain
@@ -39,6 +39,15 @@ def test_a_record_is_a_job_s_whole_course(tmp_path: Path) -> None:
     assert first["final"]["test"] == first["test"][-1]
     assert first["provenance"]["seconds"] > 0
     assert first["train"] != records[1]["train"]
+
+
+def test_no_record_is_told_before_training(tmp_path: Path) -> None:
+    """A file that is no record is refused while nothing has been trained."""
+    store, wanted = Store(tmp_path), jobs()
+    store.path(wanted[-1]).write_text("{")
+    with pytest.raises(StoreError, match="not a whole record"):
+        run(wanted, MATERIAL, store, executor="serial")
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_groups_change_nothing(tmp_path: Path) -> None:

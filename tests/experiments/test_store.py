@@ -46,6 +46,24 @@ def test_written_once(tmp_path: Path) -> None:
     assert [path.name for path in store.folder.iterdir()] == [f"{JOB.key}.json"]
 
 
+def test_readable_by_others(tmp_path: Path) -> None:
+    """A record has the mode of any file that one makes."""
+    store = Store(tmp_path)
+    store.write(record())
+    (tmp_path / "any").write_text("")
+    assert store.path(JOB).stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
+def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file system without hard links a record is written once too, and nothing else is left."""
+    monkeypatch.setattr(os, "link", lambda part, path: os.mkdir("/proc/no"))
+    store = Store(tmp_path)
+    store.write(record(note="first"))
+    store.write(record(note="second"))
+    assert store.read(JOB)["note"] == "first"
+    assert [path.name for path in tmp_path.iterdir()] == [f"{JOB.key}.json"]
+
+
 def test_what_is_no_record(tmp_path: Path) -> None:
     """A file that was cut off, or belongs to another job, is refused by its path."""
     store = Store(tmp_path)
@@ -68,9 +86,8 @@ def test_not_a_folder(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk the record is not there at all, and the message says so."""
     store = Store(tmp_path)
-    monkeypatch.setattr(
-        "tempfile.mkstemp", lambda suffix, dir: (os.open("/dev/full", os.O_WRONLY), str(tmp_path / "x.part"))
-    )
+    full = lambda folder: (os.open("/dev/full", os.O_WRONLY), folder / "x.part")  # noqa: E731
+    monkeypatch.setattr("peephole.experiments.store._unfinished", full)
     with pytest.raises(StoreError, match="No space left on device"):
         store.write(record())
     assert list(tmp_path.iterdir()) == []

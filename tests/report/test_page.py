@@ -14,6 +14,7 @@ import pytest
 
 from peephole.experiments import claims
 from peephole.experiments.findings import Findings, gather
+from peephole.experiments.jobs import Job
 from peephole.report import html, page
 
 METHODS = [*claims.PROPOSED, *claims.BASELINES]
@@ -119,6 +120,25 @@ def test_ids_are_its_own(tmp_path: Path) -> None:
     assert found.targets
 
 
+def test_protocol_is_what_is_done() -> None:
+    """What the page says of the protocol are the defaults of a job, and of which runs its records are."""
+    job = Job("Crop", "", "orthogonal", 0, 1)
+    assert (job.rate, job.momentum, job.decay, job.share) == (0.1, 0.9, 1e-4, 0.85)
+    assert (job.fill, job.loss_weight, job.patience) == ("zero", "visit", None)
+    text = page.markdown(results(), page.FIGURES)
+    assert "v = 0.9 v + g, then w = w − 0.1 v" in text
+    assert "1e-4 w is added" in text
+    assert "versions of the runs (how many): unknown (60)" in text
+
+
+def test_one_method_and_data_set() -> None:
+    """The page counts: one way to initialise, one seed."""
+    r = results(diverged=False)
+    one = gather(r.records[:1], paper_table={})
+    text = page.html(one, dict.fromkeys(page.FIGURES, "<svg>"))
+    assert "One way to initialise a peephole LSTM, each trained over 1 seed," in text
+
+
 def test_ink_follows_the_page() -> None:
     """The inlined picture has neither white ground nor fixed ink; the file beside it keeps both."""
     text = html.svg(page.draw(results())["losses"])
@@ -128,7 +148,7 @@ def test_ink_follows_the_page() -> None:
     assert "#ffffff" not in inlined
     assert "#222222" not in inlined
     assert "currentColor" in inlined
-    assert re.match(r'<svg [^>]*viewBox="', inlined)
+    assert re.match(r'<svg [^>]*style="--own: [0-9.]+pt" [^>]*viewBox="', inlined)
     assert not re.match(r"<svg [^>]* (width|height)=", inlined)
 
 

@@ -83,7 +83,8 @@ def reproduce(
     """Train every method over many seeds, and set the distribution beside the paper's Table 2 and Figure 1.
 
     Writes report.html, table.md, records.parquet and the figures into --out. What was trained before is not
-    trained again: a run that was stopped continues. The same seeds give the same losses, whatever the executor.
+    trained again: a run that was stopped continues. The same seeds give the same losses on machines of
+    one instruction set, whatever the executor.
     Exit status 0 once the report is written, whatever of the paper holds: that is what the report says.
 
     Examples:
@@ -94,14 +95,20 @@ def reproduce(
       peephole reproduce --executor dask:tcp://10.0.0.1:8786 --adni ADNIMERGE.csv
     """
     from peephole.experiments import paper
+    from peephole.experiments.errors import StoreError
     from peephole.experiments.findings import gather
-    from peephole.experiments.run import run
-    from peephole.experiments.store import Store
+    from peephole.experiments.run import check, run
+    from peephole.experiments.store import Store, writable
     from peephole.report.page import write, write_markdown
 
     for name, number in (("--seeds", seeds), ("--epochs", epochs), ("--patience", 1 if patience is None else patience)):
         check_count(name, number, 1)
     chosen = [find(name).name for name in _listed("--methods", methods, [*paper.PROPOSED, *paper.BASELINES])]
+    check(executor)
+    if docs is not None:
+        writable(docs.parent / "figures")
+        if docs.is_dir():
+            raise StoreError(f"{docs} cannot be written: it is a folder")
     store = Store(out / "records")
     materials = {}
     for name in _listed("--datasets", datasets, [*paper.UNIVARIATE, "cohort"]):

@@ -1,12 +1,14 @@
 """What the records say, as plain numbers and words: the table beside the paper's, the curves, the claims.
 
-A run that diverged has an infinite error. It is a run like any other: quantiles rank it last, a mean over it is
-infinite (the mean of the finite ones is kept beside), and it counts as diverged, not as stuck.
+A run diverged if its loss was lost, or ended above where it began; the first kind has an infinite error. It is a run
+like any other: quantiles rank it by its error, and the mean of those that did not diverge is kept beside. It
+counts as diverged, not as stuck.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peephole.experiments import claims as tests
-from peephole.experiments import words
-from peephole.experiments.claims import BASELINES, PROPOSED, STUCK, Claim, Comparison
+from peephole.experiments import summary, words
+from peephole.experiments.claims import BASELINES, NEAR, PROPOSED, STUCK, Claim, Comparison
+from peephole.experiments.paper import SYNTHETIC
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -34,15 +37,21 @@ class Runs:
     test: Array = field(repr=False)  # (seeds, marks)
     final_train: Array = field(repr=False)
     final_test: Array = field(repr=False)
-    diverged: NDArray[np.int64] = field(repr=False)  # the epoch, or -1
+    lost: NDArray[np.int64] = field(repr=False)  # the epoch, or -1
+
+    @property
+    def diverged(self) -> NDArray[np.bool_]:
+        """Which were lost, or ended above their own start."""
+        return (self.lost >= 0) | (self.final_train > self.train[:, 0])
 
 
 @dataclass(frozen=True)
 class Row:
     """A line of the table: the final test error over seeds, and what became of them; `paper` is its number.
 
-    `finite_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
-    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none.
+    `rest_mean` is the mean over the seeds that did not diverge. `place` says where the paper's number lies:
+    "quartiles" (between ours), "range" (within that of our seeds) or "outside"; "" where there is none. `reached` is
+    the median epoch by which the training loss was within `NEAR` times the data set's best; infinite if it never was.
     """
 
     method: str
@@ -53,11 +62,12 @@ class Row:
     best: float
     worst: float
     mean: float
-    finite_mean: float
+    rest_mean: float
     stuck: int
     diverged: int
     paper: float | None
     place: str
+    reached: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,8 @@ class DataSet:
     rows: tuple[Row, ...]
     peers: Mapping[str, float]
     nearest: Nearest | None
+    family: int = 0  # how many comparisons were corrected together with its own
+    needed: int = 0  # the seeds they need
     comparisons: tuple[Comparison, ...] = ()
     claims: tuple[Claim, ...] = ()
     sentence: str = ""
@@ -94,16 +106,18 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All of it. `family` is the number of comparisons that were corrected together, `needed` the seeds they need."""
+    """All of it."""
 
     datasets: tuple[DataSet, ...]
     nearest: Nearest | None
-    family: int
-    seeds: int
-    needed: int
     summary: tuple[str, ...]
     provenance: Mapping[str, Any]
     records: tuple[Record, ...] = field(repr=False)
+
+    @property
+    def family(self) -> int:
+        """How many comparisons of the paper's claims were corrected together."""
+        return max((d.family for d in self.datasets if d.in_paper), default=0)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -119,6 +133,16 @@ class Findings:
     def scores(self) -> dict[str, dict[str, Array]]:
         """Final test error of each data set and method: (seeds)."""
         return {d.name: {m: runs.final_test for m, runs in d.runs.items()} for d in self.datasets}
+
+    @property
+    def made(self) -> dict[str, list[str]]:
+        """With what versions and kernels, where and when the records were made, and how many: reruns keep old ones."""
+        found: dict[str, Counter[str]] = {name: Counter() for name in ("versions", "kernels", "machine", "date")}
+        for record in self.records:
+            for name, counts in found.items():
+                value = record.get("provenance", {}).get(name, "unknown")
+                counts[", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else value] += 1
+        return {name: [f"{value} ({count})" for value, count in sorted(c.items())] for name, c in found.items()}
 
     @cached_property
     def columns(self) -> dict[str, list[Any]]:
@@ -155,17 +179,10 @@ def gather(
         _describe(n, [r for r in records if r["job"]["dataset"] == n], paper_table, (peers or {}).get(n, {}))
         for n in named
     ]
-    judged: dict[str, list[Comparison]] = {n: [] for n in named}
-    for family in ([d for d in found if d.name in known], [d for d in found if d.name not in known]):
-        for comparison in tests.judge([c for d in family for c in _compare(d)]):
-            judged[comparison.dataset].append(comparison)
-    size = sum(len(judged[n]) for n in named if n in known)
-    seeds = min((c.seeds for n in named for c in judged[n]), default=0)
-    needed = tests.seeds_needed(size) if size else 0
-    datasets = tuple(_conclude(d, judged[d.name], needed) for d in found)
+    datasets = tuple(d for ours in (True, False) for d in _judged([d for d in found if (d.name in known) == ours]))
     nearest = _nearest([d for d in datasets if d.in_paper], paper_table)
-    summary = tuple(words.summary(datasets, nearest, seeds, needed, size))
-    return Findings(datasets, nearest, size, seeds, needed, summary, provenance or {}, records)
+    lines = summary.summary(datasets, nearest, _changed(datasets, nearest))
+    return Findings(datasets, nearest, tuple(lines), provenance or {}, records)
 
 
 def _order(paper_table: Table) -> Any:
@@ -197,10 +214,10 @@ def _describe(name: str, records: Sequence[Record], paper_table: Table, peers: M
     for record in records:
         by_method.setdefault(record["job"]["method"], []).append(record)
     runs = {method: _runs(name, method, mine) for method, mine in by_method.items()}
-    stuck_above = STUCK * min(float(r.final_train.min()) for r in runs.values())
-    rows = tuple(_row(r, stuck_above, paper_table.get(method, {}).get(name)) for method, r in runs.items())
+    best = min(float(r.final_train.min()) for r in runs.values())
+    rows = tuple(_row(r, best, paper_table.get(method, {}).get(name)) for method, r in runs.items())
     in_paper = any(row.paper is not None for row in rows)
-    described = DataSet(name, in_paper, "synthetic" in name, marks.pop(), stuck_above, runs, rows, dict(peers), None)
+    described = DataSet(name, in_paper, name == SYNTHETIC, marks.pop(), STUCK * best, runs, rows, dict(peers), None)
     return _with(described, nearest=_nearest([described], paper_table) if in_paper else None)
 
 
@@ -215,7 +232,7 @@ def _runs(name: str, method: str, records: Sequence[Record]) -> Runs:
         test=np.stack([_numbers(r["test"]) for r in records]),
         final_train=_numbers(r["final"]["train"] for r in records),
         final_test=_numbers(r["final"]["test"] for r in records),
-        diverged=np.array([r["diverged"] for r in records], dtype=np.int64),
+        lost=np.array([r["diverged"] for r in records], dtype=np.int64),
     )
 
 
@@ -228,12 +245,12 @@ def quantile(values: ArrayLike, q: float) -> Array:
     return np.asarray(low + step * (place - np.floor(place)) if place % 1 else low, dtype=np.float64)
 
 
-def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
+def _row(runs: Runs, best: float, paper: float | None) -> Row:
     scores = runs.final_test
     lower, median, upper = (float(quantile(scores, q)) for q in (0.25, 0.5, 0.75))
-    finite = scores[np.isfinite(scores)]
-    lost = runs.diverged >= 0
-    stuck = (runs.final_train > stuck_above) & ~lost
+    rest = scores[~runs.diverged]
+    near = runs.train <= NEAR * best
+    stuck = (runs.final_train > STUCK * best) & ~runs.diverged
     place = ""
     if paper is not None:
         # As printed: with three decimals, a median of 0.0377 is the paper's 0.038.
@@ -248,11 +265,12 @@ def _row(runs: Runs, stuck_above: float, paper: float | None) -> Row:
         best=float(scores.min()),
         worst=float(scores.max()),
         mean=float(scores.mean()),
-        finite_mean=float(finite.mean()) if finite.size else np.inf,
+        rest_mean=float(rest.mean()) if rest.size else np.inf,
         stuck=int(stuck.sum()),
-        diverged=int(lost.sum()),
+        diverged=int(runs.diverged.sum()),
         paper=paper,
         place=place,
+        reached=float(quantile(np.where(near.any(1), near.argmax(1), np.inf), 0.5)),
     )
 
 
@@ -273,14 +291,35 @@ def _distances(d: DataSet, marks: Sequence[int], paper_table: Table) -> Array:
     return np.asarray(np.mean(logs, axis=0), dtype=np.float64)
 
 
-def _compare(d: DataSet) -> list[Comparison]:
-    scores = {m: dict(zip(runs.seeds, runs.final_test.tolist(), strict=True)) for m, runs in d.runs.items()}
+def _compare(d: DataSet, mark: int | None = None) -> list[Comparison]:
+    """By the error at the end, or after so many epochs."""
+    errors = {m: runs.final_test if mark is None else runs.test[:, d.marks.index(mark)] for m, runs in d.runs.items()}
+    scores = {m: dict(zip(d.runs[m].seeds, e.tolist(), strict=True)) for m, e in errors.items()}
     return [tests.compare(d.name, better, worse, scores) for better, worse in tests.pairs(list(scores))]
 
 
-def _conclude(d: DataSet, comparisons: Sequence[Comparison], needed: int) -> DataSet:
-    judged = _with(d, comparisons=tuple(comparisons), claims=tuple(tests.claims(d.name, comparisons)))
-    return _with(judged, sentence=words.sentence(judged, needed), notes=tuple(words.notes(judged)))
+def _judged(family: Sequence[DataSet]) -> list[DataSet]:
+    """These data sets with their comparisons, corrected together, and what they come to."""
+    made = tests.judge([comparison for d in family for comparison in _compare(d)])
+    size, needed = len(made), tests.seeds_needed(len(made))
+    return [_conclude(d, tuple(c for c in made if c.dataset == d.name), size, needed) for d in family]
+
+
+def _changed(datasets: Sequence[DataSet], nearest: Nearest | None) -> list[Claim]:
+    """The claims whose verdict is another one at the epoch nearest to the paper's numbers."""
+    ours = [d for d in datasets if d.in_paper]
+    if nearest is None:
+        return []
+    made = tests.judge([comparison for d in ours for comparison in _compare(d, nearest.epochs)])
+    then = [claim for d in ours for claim in tests.claims(d.name, [c for c in made if c.dataset == d.name])]
+    now = [claim for d in ours for claim in d.claims]
+    return [claim for claim, end in zip(then, now, strict=True) if claim.verdict != end.verdict]
+
+
+def _conclude(d: DataSet, made: tuple[Comparison, ...], family: int, needed: int) -> DataSet:
+    claims = tuple(tests.claims(d.name, made))
+    judged = _with(d, comparisons=made, family=family, needed=needed, claims=claims)
+    return _with(judged, sentence=words.sentence(judged), notes=tuple(words.notes(judged)))
 
 
 def _with(d: DataSet, **changes: Any) -> DataSet:

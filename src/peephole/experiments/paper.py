@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from peephole.data import DataWarning, Grid, adni, split_subjects, standardise, synthetic, to_grid, ucr
 from peephole.experiments.jobs import Job
 from peephole.experiments.training import Material
+from peephole.nn.missing import loss_weights
 
 BASELINES = ("normalized", "orthogonal")
 PROPOSED = tuple(f"proposed-{k}" for k in range(1, 5))
@@ -81,7 +83,7 @@ def _material(name: str, train: NDArray[np.float64], test: NDArray[np.float64], 
 
 
 def peers(material: Material) -> dict[str, float]:
-    """Test error of persistence, AR(1) and AR(2) by least squares on the training set."""
+    """Test error of persistence, AR(1) and AR(2) by least squares on the whole training set, validation included."""
     errors = {"persistence": _mse(material.test[:, 1:], _carried_forward(material.test)[:, :-1])}
     for order in (1, 2):
         errors[f"AR({order})"] = _autoregression(material, order)
@@ -99,12 +101,12 @@ def _autoregression(material: Material, order: int) -> float:
         stacked = np.concatenate([*lags, np.ones((*filled[:, 1:].shape[:2], 1))], axis=-1)
         return stacked.reshape(-1, stacked.shape[-1]), series[:, 1:].reshape(-1, series.shape[-1]).astype(np.float64)
 
-    (x, y), (test_x, test_y) = lagged(material.train), lagged(material.test)
-    forecast = np.empty_like(test_y)
+    (x, y), (test_x, _) = lagged(material.train), lagged(material.test)
+    forecast = np.empty((len(test_x), y.shape[1]))
     for feature in range(y.shape[1]):
         seen = ~np.isnan(y[:, feature])
         forecast[:, feature] = test_x @ np.linalg.lstsq(x[seen], y[seen, feature], rcond=None)[0]
-    return _mse(test_y, forecast)
+    return _mse(material.test[:, 1:], forecast.reshape(material.test[:, 1:].shape))
 
 
 def _carried_forward(series: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -115,9 +117,11 @@ def _carried_forward(series: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _mse(truth: NDArray[Any], forecast: NDArray[Any]) -> float:
-    """Over what was observed; an unobserved last value is forecast by the mean, 0."""
-    error = truth.astype(np.float64) - np.nan_to_num(forecast.astype(np.float64))
-    return float(np.nanmean(error**2))
+    """Weighed as the networks' is, by subject and visit; an unobserved last value is forecast by the mean, 0."""
+    error = np.nan_to_num(truth.astype(np.float64) - np.nan_to_num(forecast.astype(np.float64)))
+    seen = torch.from_numpy(~np.isnan(truth).transpose(1, 0, 2))
+    weights = loss_weights(seen, "visit", dtype=torch.float64).numpy().transpose(1, 0, 2)
+    return float((weights * error**2).sum())
 
 
 def provenance(command: str, materials: Iterable[Material], executor: str) -> dict[str, Any]:

@@ -30,15 +30,26 @@ def run(
     What runs where changes nothing in a record but its provenance. Only this process writes: a worker that dies
     costs its group, which its executor starts again elsewhere, and a run that dies costs the groups under way.
     """
+    check(executor)
     jobs = list(jobs)
     missing = store.missing(jobs)
+    kept = {job: store.read(job) for job in set(jobs) - set(missing)}  # one that is no record is told before training
     if progress is not None:
         progress(sum(job.epochs for job in jobs) - sum(job.epochs for job in missing))
     groups = [list(group) for _, group in itertools.groupby(sorted(missing, key=_order), key=lambda job: job.group)]
     for records in _trained(groups, materials, executor, progress):
         for record in records:
             store.write(record)
-    return [store.read(job) for job in jobs]
+    return [kept[job] if job in kept else store.read(job) for job in jobs]
+
+
+def check(executor: str) -> None:
+    """Raise unless the executor is one of those known, with a number or an address where it needs one."""
+    kind, _, where = executor.partition(":")
+    if kind not in ("serial", "processes", "dask", "ray"):
+        raise ExecutorError(f"unknown executor {executor!r}: {EXECUTORS}")
+    if kind == "processes" and where and not (where.isdigit() and int(where)):
+        raise ExecutorError(f"executor {executor}: N is a whole number of at least 1")
 
 
 def _order(job: Job) -> tuple[Any, ...]:
@@ -87,12 +98,8 @@ def _each(progress: Progress, replicas: int) -> Progress:
 def _backend(kind: str, where: str) -> AbstractContextManager[dict[str, Any]]:
     """A context in which joblib runs where it was asked to."""
     if kind == "processes":
-        if where and not (where.isdigit() and int(where)):
-            raise ExecutorError(f"executor processes:{where}: N is a whole number of at least 1")
         return nullcontext({"backend": "loky", "n_jobs": int(where or -1)})
-    if kind == "dask":
-        return _dask(where)
-    raise ExecutorError(f"unknown executor {kind!r}: {EXECUTORS}")
+    return _dask(where)
 
 
 @contextmanager

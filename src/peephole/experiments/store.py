@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        writable(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
             for part in folder.glob("*.part"):
                 if time.time() - part.stat().st_mtime > ABANDONED:
                     part.unlink(missing_ok=True)
@@ -54,18 +53,46 @@ class Store:
     def write(self, record: Record) -> None:
         """Keep a record: visible at once and whole, and never over one that is there."""
         path = self.folder / f"{record['key']}.json"
-        part: str | None = None
+        part: Path | None = None
         try:
-            handle, part = tempfile.mkstemp(suffix=".part", dir=self.folder)
+            handle, part = _unfinished(self.folder)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(record, file, allow_nan=False, sort_keys=True)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(part, path)  # fails where a rename would overwrite
+            _publish(part, path)
         except FileExistsError:
             pass
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
         finally:
             if part is not None:
-                Path(part).unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
+
+
+def _unfinished(folder: Path) -> tuple[int, Path]:
+    """A new file that others may read as the umask has it, which tempfile's may not."""
+    path = folder / f"{uuid.uuid4().hex}.part"
+    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), path
+
+
+def _publish(part: Path, path: Path) -> None:
+    """Give it its name, unless there is one of that name."""
+    try:
+        os.link(part, path)  # fails where a rename would overwrite
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: whoever is second writes the same losses
+        if path.exists():
+            raise FileExistsError(path) from None
+        part.replace(path)
+
+
+def writable(folder: Path) -> None:
+    """Make the folder, and raise unless a file can be made in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror or error}") from error

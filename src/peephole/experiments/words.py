@@ -1,16 +1,16 @@
-"""The findings in plain English: a sentence for each data set, and a summary. Nothing softened either way."""
+"""The findings of one data set in plain English: a sentence, and notes. Nothing softened either way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peephole.experiments.claims import BASELINES, LEVEL, PROPOSED, STUCK, VERDICTS, Claim
+from peephole.experiments.claims import BASELINES, BEST, PROPOSED, STUCK, Claim
 
 if TYPE_CHECKING:
-    from peephole.experiments.findings import DataSet, Nearest
+    from peephole.experiments.findings import DataSet
 
 
 def name(method: str) -> str:
@@ -36,34 +36,57 @@ def listed(items: Iterable[str]) -> str:
 
 def span(values: Iterable[float]) -> str:
     """From the least to the largest, or the one number that both are."""
-    low, high = min(ends := [number(v) for v in sorted(values)], key=float), ends[-1]
+    ends = sorted(values)
+    low, high = number(ends[0]), number(ends[-1])
     return low if low == high else f"{low} to {high}"
 
 
-def sentence(d: DataSet, needed: int) -> str:
+def counted(number: int, what: str) -> str:
+    """One seed, 2 seeds."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def sentence(d: DataSet) -> str:
     """What one data set comes to: the paper's claims, and how far apart the methods are."""
     parts = [_claim(claim) for claim in d.claims]
     if not d.in_paper:
         parts = ["made-up data, compared with nothing in the paper" if d.made_up else "not in the paper"]
-    fewest = min((c.seeds for claim in d.claims for c in claim.comparisons), default=needed)
-    few = f"{fewest} seeds are too few to show any of it" if fewest < needed else ""
-    return f"{d.name[0].upper()}{d.name[1:]}: " + "; ".join(part for part in (*parts, few, _medians(d)) if part) + "."
+    parts += [few(d), _medians(d)]
+    found = [part for part in parts if part] or ["none of the paper's claims can be tested with these methods"]
+    return f"{d.name[0].upper()}{d.name[1:]}: {'; '.join(found)}."
+
+
+def few(d: DataSet) -> str:
+    """Where even a method that always wins could not be shown to be better."""
+    most = max((c.seeds for c in d.comparisons), default=d.needed)
+    if most >= d.needed:
+        return ""
+    verb = "is" if most == 1 else "are"
+    return (
+        f"{counted(most, 'seed')} {verb} too few to show any difference, either way: for "
+        f"{counted(d.family, 'comparison')} it takes at least {d.needed}"
+    )
 
 
 def notes(d: DataSet) -> list[str]:
     """What else is to know of it, a sentence each."""
-    return [note for part in (_numbers, _bounds, _spread, _lost, _stuck_there, _peers) if (note := part(d))]
+    return [note for part in (_numbers, _own, _bounds, _spread, _lost, stuck_there, _peers) if (note := part(d))]
+
+
+def lowered(text: str) -> str:
+    """A sentence as part of another one."""
+    return text[0].lower() + text[1:]
 
 
 def _claim(claim: Claim) -> str:
-    what = claim.text[0].lower() + claim.text[1:]
-    total = len(claim.comparisons)
-    if claim.verdict == "holds":
-        return f"{what}, as the paper says ({total} of {total} comparisons hold)"
+    what = lowered(claim.text)
     if claim.verdict == "contradicted":
         against = [c for c in claim.comparisons if c.verdict == "contradicted"]
         return f"that {what} is contradicted ({listed(f'{name(c.worse)} beats {name(c.better)}' for c in against)})"
-    return f"that {what} is not shown ({claim.count('holds')} of {total} comparisons hold)"
+    tested = len(claim.comparisons)
+    lacking = f", {claim.total - tested} were not made" if tested < claim.total else ""
+    verdict = "shown" if claim.verdict == "holds" else claim.verdict
+    return f"that {what} is {verdict} ({claim.count('holds')} of {counted(tested, 'comparison')} hold{lacking})"
 
 
 def _medians(d: DataSet) -> str:
@@ -92,6 +115,13 @@ def _numbers(d: DataSet) -> str:
     )
 
 
+def _own(d: DataSet) -> str:
+    """Where the paper's own numbers do not have its fourth configuration as the best."""
+    paper = {row.method: row.paper for row in d.rows if row.paper is not None}
+    lower = [f"{error:.3f} for {name(m)}" for m, error in paper.items() if BEST in paper and error < paper[BEST]]
+    return f"In the paper {name(BEST)} is not the best here: {paper[BEST]:.3f}, and {listed(lower)}." if lower else ""
+
+
 def _bounds(d: DataSet) -> str:
     """What differences between the proposed and the baselines the intervals leave possible."""
     limits = [(c.low, c.high) for c in d.comparisons if c.worse in BASELINES]
@@ -99,12 +129,12 @@ def _bounds(d: DataSet) -> str:
         return ""
     low, high = min(low for low, _ in limits), max(high for _, high in limits)
     return (
-        "By the 95% intervals the test MSE of a proposed configuration lies between "
-        f"{factor(np.exp(low))} and {factor(np.exp(high))} times a baseline's."
+        "By the 95% intervals, each for one comparison alone, the typical ratio of a proposed configuration's test MSE "
+        f"to a baseline's lies between {factor(np.exp(low))} and {factor(np.exp(high))}; that of a single seed may not."
     )
 
 
-def _weight(d: DataSet) -> tuple[str, float, float, float]:
+def weight(d: DataSet) -> tuple[str, float, float, float, float]:
     """Whether the draw matters more than the method, "" if too little is known, and the factors that say so.
 
     They are the upper quartile over the lower, the worst seed over the best, both typical of a method, and the
@@ -113,7 +143,7 @@ def _weight(d: DataSet) -> tuple[str, float, float, float]:
     """
     rows = [row for row in d.rows if np.isfinite(row.upper) and row.lower > 0]
     if len(rows) < 2 or min(row.seeds for row in rows) < 4:
-        return "", 1.0, 1.0, 1.0
+        return "", 1.0, 1.0, 1.0, 1.0
     draw = float(np.median([row.upper / row.lower for row in rows]))
     worst = float(np.sort([row.worst / row.best for row in rows])[len(rows) // 2])
     medians = np.array([row.median for row in rows])
@@ -121,19 +151,19 @@ def _weight(d: DataSet) -> tuple[str, float, float, float]:
     methods = np.abs(np.log(medians / np.median(medians))).mean()
     odds = seeds / max(methods, 1e-12)
     verb = "more than" if odds > 1.25 else "less than" if odds < 0.8 else "as much as"
-    return verb, draw, worst, float(medians.max() / medians.min())
+    return verb, float(odds), draw, worst, float(medians.max() / medians.min())
 
 
 def _spread(d: DataSet) -> str:
     """What the draw does beside what the method does."""
-    verb, draw, worst, method = _weight(d)
+    verb, odds, draw, worst, method = weight(d)
     if not verb:
         return ""
     ends = f"{factor(worst)} times" if np.isfinite(worst) else "infinitely far from"
     return (
-        f"The draw matters {verb} the method: the upper quartile of a method's seeds is typically {factor(draw)} times "
-        f"the lower one, its worst seed {ends} its best; the highest of the methods' medians is {factor(method)} "
-        "times the lowest."
+        f"The draw matters {verb} the method (mean distances from the median, {factor(odds)} to 1): the upper quartile "
+        f"of a method's seeds is typically {factor(draw)} times the lower one, its worst seed {ends} its best; the "
+        f"highest of the methods' medians is {factor(method)} times the lowest."
     )
 
 
@@ -144,10 +174,15 @@ def _lost(d: DataSet) -> str:
         counts = {name(row.method): getattr(row, what) for row in d.rows if getattr(row, what)}
         each = f" ({', '.join(f'{method}: {count}' for method, count in counts.items())})" if counts else ""
         parts.append(f"{sum(counts.values()) or 'none'} {verb}{each}")
-    return f"Of {sum(row.seeds for row in d.rows)} runs {parts[0]}, {parts[1]}."
+    limit = (
+        f" Stuck is above {number(d.stuck_above)}, more than the 1 of a forecast by the mean: a run that learns "
+        "nothing does not count."
+    )
+    said = f"Of {counted(sum(row.seeds for row in d.rows), 'run')} {parts[0]}, {parts[1]}."
+    return said + limit * bool(1 < d.stuck_above < np.inf)
 
 
-def _stuck_there(d: DataSet) -> str:
+def stuck_there(d: DataSet) -> str:
     """The paper's numbers that only a stuck run has here."""
     if not d.rows or not np.isfinite(best := min(row.best for row in d.rows)):
         return ""
@@ -175,100 +210,6 @@ def _peers(d: DataSet) -> str:
 
 
 def _all(some: int, total: int) -> str:
+    if total == 1:
+        return "the method"
     return f"all {total} methods" if some == total else f"{some} of the {total} methods"
-
-
-def summary(datasets: Sequence[DataSet], nearest: Nearest | None, seeds: int, needed: int, family: int) -> list[str]:
-    """What reproduces, what does not, what stays open; the numbers, the epochs, the lost runs."""
-    claims = [claim for d in datasets if d.in_paper for claim in d.claims]
-    lines = [
-        _group("Reproduced", "holds", claims),
-        _group("Contradicted", "contradicted", claims),
-        _group("Not shown either way", "not shown", claims),
-    ]
-    if claims:
-        verdicts = [c.verdict for d in datasets if d.in_paper for c in d.comparisons]
-        hold, against, open_ = (verdicts.count(verdict) for verdict in VERDICTS)
-        lines.append(
-            f"The claims amount to {_comparisons(family)}. Of these {hold or 'none'} hold, {against or 'none'} are "
-            f"contradicted and {open_ or 'none'} are not shown (paired over {seeds} seeds; at {LEVEL:.0%}, corrected "
-            "for their number)."
-        )
-    if claims and seeds < needed:
-        lines.append(
-            f"With {seeds} seeds nothing can be shown, either way: for {_comparisons(family)} it takes at least "
-            f"{needed} seeds, for the smallest corrected p with {seeds} is {min(1.0, 2.0 ** (1 - seeds) * family):.2g}."
-        )
-    if nearest is not None and np.isfinite(nearest.distance):
-        lines.append(
-            f"The number of epochs, which the paper does not state, comes nearest to its Table 2 at {nearest.epochs}: "
-            f"our medians are then off by a factor of {np.exp(nearest.distance):.2f} on average"
-            + (
-                f", at the end, after {nearest.last}, by {np.exp(nearest.at_end):.2f}."
-                if nearest.last != nearest.epochs
-                else "."
-            )
-        )
-    lines += [_farthest(datasets)]
-    lines += [f"{d.name}: {said[0].lower()}{said[1:]}" for d in datasets if (said := _stuck_there(d))]
-    lines += [_draws(datasets), _unaided(datasets), _fates(datasets)]
-    made_up = [d.name for d in datasets if d.made_up]
-    if made_up:
-        lines.append(f"The {listed(made_up)} is made-up data in the place of ADNI: it says nothing about the paper.")
-    return [line for line in lines if line]
-
-
-def _farthest(datasets: Sequence[DataSet]) -> str:
-    """The number of the paper's that ours miss by most."""
-    found = [(row, row.paper, d.name) for d in datasets for row in d.rows if row.paper is not None]
-    if not found:
-        return ""
-    row, paper, where = max(found, key=lambda one: abs(np.log(one[0].median / one[1])))
-    return (
-        f"The number farthest from the paper's is that of {name(row.method)} on {where}: {number(paper)} in the paper, "
-        f"a median of {number(row.median)} here (quartiles {number(row.lower)} to {number(row.upper)})."
-    )
-
-
-def _draws(datasets: Sequence[DataSet]) -> str:
-    """Where the draw matters more than the method."""
-    verbs = {d.name: _weight(d)[0] for d in datasets if _weight(d)[0]}
-    parts = [
-        f"{verb} the method on {listed(where)}"
-        for verb in ("more than", "as much as", "less than")
-        if (where := [n for n, v in verbs.items() if v == verb])
-    ]
-    return f"The draw of weights and split matters {listed(parts)}." if parts else ""
-
-
-def _unaided(datasets: Sequence[DataSet]) -> str:
-    """Where a forecast without a network beats every method's median."""
-    parts = []
-    for d in datasets:
-        better = [peer for peer, error in d.peers.items() if all(row.median > error for row in d.rows)]
-        if better:
-            parts.append(f"{listed(better)} on {d.name}")
-    return f"Without any network, every method's median is beaten by {'; by '.join(parts)}." if parts else ""
-
-
-def _fates(datasets: Sequence[DataSet]) -> str:
-    rows = [row for d in datasets for row in d.rows]
-    stuck, lost = sum(row.stuck for row in rows), sum(row.diverged for row in rows)
-    return f"Of {sum(row.seeds for row in rows)} runs {stuck or 'none'} end stuck and {lost or 'none'} diverge."
-
-
-def _comparisons(number: int) -> str:
-    return "1 comparison" if number == 1 else f"{number} comparisons"
-
-
-def _group(title: str, verdict: str, claims: Sequence[Claim]) -> str:
-    """The claims with this verdict, with where."""
-    where: dict[str, list[str]] = {}
-    for claim in claims:
-        if claim.verdict == verdict:
-            where.setdefault(claim.text[0].lower() + claim.text[1:], []).append(claim.dataset)
-    if not claims:
-        return ""
-    if not where:
-        return f"{title}: none of the paper's claims, on any data set."
-    return f"{title}: " + "; ".join(f"that {text} (on {listed(names)})" for text, names in where.items()) + "."

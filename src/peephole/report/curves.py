@@ -178,7 +178,7 @@ def _key(figure: Figure, lines: list[str], *, marked: bool, scores: Panels) -> N
         )
     for place, peer in enumerate(lines):
         handles.append(Line2D([], [], color=GREY, linewidth=1, linestyle=PEERS[place % len(PEERS)], label=peer))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 4))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 if len(scores) == 1 else 4))
 
 
 def epochs(count: int, points: int = POINTS) -> NDArray[np.intp]:

@@ -36,10 +36,10 @@ def svg(figure: Figure) -> str:
 
 
 def inline(text: str, name: str) -> str:
-    """An SVG as part of a page: ids of its own, no size but its box, ink in the page's colour, dark or light."""
+    """An SVG as part of a page: ids of its own, no size but its box and --own, ink in the page's colour."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--own: \2"', text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     text = text.replace("fill: #ffffff", "fill: none").replace("#222222", "currentColor")

@@ -35,6 +35,10 @@ class Results(Protocol):
         """How many comparisons were corrected together."""
 
     @property
+    def made(self) -> Mapping[str, Sequence[str]]:
+        """Versions, kernels, machines and dates of the records, each with the number of runs."""
+
+    @property
     def provenance(self) -> Mapping[str, Any]:
         """Command, versions, data hashes, date."""
 
@@ -110,12 +114,18 @@ def parquet(columns: Mapping[str, list[Any]]) -> bytes:
 
 def _render(template: str, results: Results, **more: Any) -> str:
     made = environment()
-    made.filters.update({f.__name__: f for f in (mse, printed, change, factor, signed, chance, count)})
+    made.filters.update({f.__name__: f for f in (mse, epoch, printed, change, factor, signed, chance, count)})
     made.filters.update(method=title, colour=colour)
     methods = list(dict.fromkeys(row.method for d in results.datasets for row in d.rows))
     peers = list(dict.fromkeys(peer for d in results.datasets for peer in d.peers))
     each = sorted({row.seeds for d in results.datasets for row in d.rows})
-    seeds = f"{each[0]} seeds" if len(each) == 1 else f"{each[0]} to {each[-1]} seeds" if each else "no seeds"
+    seeds = (
+        f"{each[0]} seed{'s' * (each[0] != 1)}"
+        if len(each) == 1
+        else f"{each[0]} to {each[-1]} seeds"
+        if each
+        else "no seeds"
+    )
     text = made.get_template(template).render(r=results, methods=methods, peers=peers, seeds=seeds, **more)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -139,6 +149,11 @@ def mse(value: float | None) -> str:
     if not np.isfinite(value):
         return "∞"
     return f"{value:#.3g}".rstrip(".") if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def epoch(value: float) -> str:
+    """An epoch, if there was one."""
+    return f"{value:.0f}" if np.isfinite(value) else "never"
 
 
 def printed(value: float | None) -> str:
