@@ -127,12 +127,13 @@ class _State:
 
     def move(self, gradients: Mapping[str, Tensor], how: Descent) -> None:
         """One step of momentum. Each operation rounds once: no fused one, which only some lanes would get."""
+        frozen = not bool(self.alive.all())
         for name, weight in self.weights.items():
-            gradient = gradients[name] if name == "bias" else gradients[name] + weight * how.decay
-            self.velocities[name] = self.velocities[name] * how.momentum + gradient
-            moved = weight - self.velocities[name] * how.rate
-            alive = self.alive.view(-1, *[1] * (weight.dim() - 1))
-            self.weights[name] = torch.where(alive, moved, weight)
+            gradient = gradients[name] if name == "bias" else weight * how.decay + gradients[name]
+            step = self.velocities[name].mul_(how.momentum).add_(gradient) * how.rate
+            if frozen:
+                step = torch.where(self.alive.view(-1, *[1] * (weight.dim() - 1)), step, 0.0)
+            weight.sub_(step)
 
 
 class _Best:
@@ -173,7 +174,7 @@ def _step(
     losses = _losses(leaves, sequences, how)
     if not differentiate:
         return losses, {}
-    gradients = torch.autograd.grad(losses.sum(), list(leaves.values()))
+    gradients = torch.autograd.grad(losses, list(leaves.values()), torch.ones_like(losses))
     return losses.detach(), dict(zip(leaves, gradients, strict=True))
 
 
@@ -192,5 +193,6 @@ def _losses(weights: Mapping[str, Tensor], sequences: Sequences, how: Descent) -
 
 def _finite(losses: Tensor) -> NDArray[np.float64]:
     """As numbers, infinite where a network is lost."""
-    numbers = losses.double().numpy()
-    return np.where(np.isfinite(numbers) & (numbers < DIVERGED), numbers, np.inf)
+    numbers = losses.numpy().astype(np.float64)
+    numbers[~(numbers < DIVERGED)] = np.inf  # NaN too
+    return numbers
