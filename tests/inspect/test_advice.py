@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from peephole import PeepholeLSTM, init, inspect
 from peephole.inspect.advice import THRESHOLDS
@@ -47,6 +48,18 @@ def test_a_good_start_gets_no_sentence(name: str, kind: str) -> None:
     x = noise().transpose(0, 1) if kind == "batch first" else noise()
     init.initialise_(module, name, generator=0, steps=T)
     assert inspect.advise(inspect.measure(module, x, inspect.probe)) == []
+
+
+def ragged(*lengths: int) -> PackedSequence:
+    """Sequences of these lengths, of which one may be longer than all others."""
+    return pack_sequence([noise(length)[:, k] for k, length in enumerate(lengths)], enforce_sorted=False)
+
+
+def test_ragged_batches_are_good_too() -> None:
+    """Where one sequence is longer than all others its outputs differ from none; that is nothing wrong."""
+    for module in (good(), PeepholeLSTM(I, H, bidirectional=True, init="forget-one")):
+        assert rules(module, ragged(20, 50, 11, 33)) == set()
+    assert rules(good(), noise()[:, :1]) == set()
 
 
 def test_losses_at_every_step_are_good_too() -> None:
@@ -220,7 +233,13 @@ def test_alike() -> None:
         lstm.get_parameter("bias_ih_l0")[2 * H : 3 * H] = torch.linspace(-1, 1, H)
         lstm.get_parameter("weight_ih_l0").mul_(1e-5)
     assert "alike" in rules(lstm, noise())
+    assert "alike" in rules(lstm, ragged(20, 50, 11, 33))
     assert "alike" not in rules(good(), noise())
+
+
+def test_the_same_sequences_are_alike() -> None:
+    """Outputs that are the same because the inputs are is no fault of the start."""
+    assert rules(good(), noise()[:, :1].expand(T, B, I)) == set()
 
 
 def test_target() -> None:

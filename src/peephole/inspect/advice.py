@@ -12,6 +12,7 @@ from peephole.inspect.measured import Measured
 from peephole.inspect.statistics import Trace
 
 LONG = {"f": "forget", "i": "input", "o": "output"}
+ROUNDING = 1e-9  # inputs that differ by less of their mean square are the same in every sequence
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,9 @@ def _signal(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             "output activation that bounds h",
         )  # fmt: skip
         return
-    square = var_h[-1] + mean_h[-1] ** 2
-    if square < limit.silent:
+    square = var_h + mean_h**2
+    several = np.flatnonzero(trace.steps["running"] > 1)  # a sequence alone differs from none
+    if square[-1] < limit.silent:
         empty = not any(trace.variances.values())
         yield Advice(
             "silent", trace.name, float(var_h[-1]),
@@ -134,13 +136,14 @@ def _signal(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             + ("all weights are zero, and stay alike: draw them by `init.initialise_`" if empty else
                "larger input weights or open gates carry it on"),
         )  # fmt: skip
-    elif trace.layer == 0 and trace.sequences > 1 and trace.inputs["sd"].any():
-        part = float(trace.steps["between_h"][-1] / square)
+    elif trace.layer == 0 and several.size and trace.steps["between_x"].max() > ROUNDING * trace.power:
+        at = several[-1]
+        part = float(trace.steps["between_h"][at] / max(square[at], limit.silent))
         if part < limit.alike:
             yield Advice(
                 "alike", trace.name, part,
                 f"outputs do not depend on the sequence: {part:.1g} of the mean square of h differs between sequences "
-                "at the last step; the input weights are too small, or the gates shut the input out",
+                f"at step {at + 1}; the input weights are too small, or the gates shut the input out",
             )  # fmt: skip
     if var_c[-1] > limit.swollen:
         yield Advice(

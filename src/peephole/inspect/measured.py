@@ -18,7 +18,7 @@ class Measured:
 
     `frame` has a row for each layer, direction, run and step, the step counted in the direction's own time: mean_* and
     var_* of h, c, of the gates f, i, o and of the cell input z, over sequences and units; between_h, how much of
-    Var(h) lies between sequences; closed_*, open_*, saturated_*, the shares of values at either end of an
+    Var(h) lies between sequences, and between_x, of the inputs'; running, how many sequences have that step; closed_*, open_*, saturated_*, the shares of values at either end of an
     activation; and, with a loss, gradient, the norm of its gradient with respect to h(t), `back` steps back in time,
     and direct, that of the part which does not come back through later steps of the layer.
     """

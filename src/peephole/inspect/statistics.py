@@ -88,7 +88,8 @@ def trace(name: str, run: int, piece: Piece) -> Trace:
     for letter, values in {"h": seen.h, "c": signals.c, **gates}.items():
         mean, var = _by_step(values, mask)
         steps |= {f"mean_{letter}": mean, f"var_{letter}": var}
-    steps["between_h"] = _between(seen.h, mask)
+    steps["between_h"], steps["between_x"] = _between(seen.h, mask), _between(seen.x, mask)
+    steps["running"] = np.full(len(seen.h), float(seen.h.shape[1])) if mask is None else _numbers(mask.sum(1))
     for gate, values in gates.items():
         low, high = SATURATED.get(kinds[gate], (-math.inf, math.inf))
         closed, open_ = (_share(part, mask) for part in (values < low, values > high))
