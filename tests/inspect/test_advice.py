@@ -164,6 +164,40 @@ def test_inputs() -> None:
     assert "constant" not in rules(good(), torch.cat([torch.ones(T, B, I - 1), noise(inputs=1)], 2))
 
 
+def test_one_hot_inputs_are_not_tiny() -> None:
+    """A vector of 20 000 features, one of which is 1, has length 1; a hundred times smaller it is tiny."""
+    hot = nn.functional.one_hot(torch.arange(40).view(10, 4) * 400, 20000).float()
+    lstm = nn.LSTM(20000, 4)
+    assert "small" not in rules(lstm, hot)
+    assert "small" in rules(lstm, 0.009 * hot)
+
+
+class Decoder(nn.Module):
+    """Fed zeros, from the state that an encoder put out, or from none."""
+
+    def __init__(self, handed: bool) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.handed = good(), good(), handed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs of the decoder."""
+        _, state = self.encoder(x)
+        y: Tensor = self.decoder(torch.zeros_like(x), state if self.handed else None)[0]
+        return y
+
+
+def test_zeros_into_a_decoder() -> None:
+    """A decoder fed zeros lives by the state it was handed: only without one its inputs are constant."""
+    assert not {"constant", "small", "alike"} & rules(Decoder(True), noise(20), lambda y: y.square().mean())
+    assert "constant" in rules(Decoder(False), noise(20), lambda y: y.square().mean())
+
+
+def test_one_vector_is_not_constant() -> None:
+    """Of one step of one sequence nothing is said; of two that are the same it is."""
+    assert rules(good(), noise(1)[:, :1]) == set()
+    assert "constant" in rules(good(), noise(1)[:, :1].expand(2, 1, I))
+
+
 def test_memory() -> None:
     """Half the memory gone at each of 500 steps is told with a remedy that, taken, silences it."""
     lstm = nn.LSTM(I, H)

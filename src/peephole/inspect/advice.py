@@ -34,7 +34,7 @@ class Thresholds:
         vanishing: gradient at the first step over that at the last, below.
         exploding: the same, above.
         large: root mean square of an input feature, above.
-        small: root mean square of all inputs, below.
+        small: root mean square length of the input vectors, below.
         off_target: factor by which Var(h) may differ from the target.
     """
 
@@ -101,17 +101,19 @@ def _inputs(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             f"inputs are not scaled: feature {worst} has mean {mean[worst]:.3g} and standard deviation "
             f"{sd[worst]:.3g}; bring every feature to mean 0 and standard deviation 1, by the training data",
         )  # fmt: skip
+    size = math.sqrt(trace.sizes[0] * trace.power)
     if not sd.any():
-        yield Advice(
-            "constant", trace.name, 0.0,
-            f"inputs never vary: each of the {len(sd)} features is the same at every step of every sequence",
-        )  # fmt: skip
-    elif trace.power < limit.small**2:
-        size = math.sqrt(trace.power)
+        # One vector cannot vary, and a decoder that starts from an encoder's state need not.
+        if trace.steps["running"].sum() > 1 and not trace.start:
+            yield Advice(
+                "constant", trace.name, 0.0,
+                f"inputs never vary: each of the {len(sd)} features is the same at every step of every sequence",
+            )  # fmt: skip
+    elif size < limit.small:
         yield Advice(
             "small", trace.name, size,
-            f"inputs are tiny, {size:.2g} in the root mean square: the gates hardly see them; scale them to standard "
-            "deviation 1",
+            f"inputs are tiny: vectors of {len(sd)} features have a length of {size:.2g} in the root mean square; the "
+            "gates hardly see them; scale every feature to standard deviation 1",
         )  # fmt: skip
 
 
