@@ -126,6 +126,32 @@ def test_which_gates_are_saturated() -> None:
     assert "forget" not in text
 
 
+def test_saturated_by_peepholes() -> None:
+    """Peepholes that are too large are named, with a factor above 1 that, taken, silences the sentence."""
+    lstm = PeepholeLSTM(I, H, init="forget-one")
+    with torch.no_grad():
+        lstm.get_parameter("weight_ph_l0").normal_(generator=torch.Generator().manual_seed(0)).mul_(30)
+    (text,) = [str(line) for line in inspect.advise(inspect.measure(lstm, noise())) if line.rule == "saturated"]
+    told = re.search("most of it by the peepholes; peepholes (.*) times smaller", text)
+    assert told, text
+    assert float(told[1]) > 1
+    with torch.no_grad():
+        lstm.get_parameter("weight_ph_l0").div_(float(told[1]))
+    assert "saturated" not in rules(lstm, noise())
+
+
+def test_which_weights_saturate() -> None:
+    """The weights named are those that were made too large; where none are, nothing smaller is advised."""
+    for part, named in (("weight_ih", "input weights"), ("weight_hh", "recurrent weights")):
+        said = inspect.advise(inspect.measure(times(good(), 30, only=part), noise()))
+        (text,) = [str(line) for line in said if line.rule == "saturated"]
+        assert re.search(rf"by the {named}; {named}.* times smaller", text), text
+    eager = replace(THRESHOLDS, saturated=1e-9, switching=1e-9)
+    said = inspect.advise(inspect.measure(good(), noise()), thresholds=eager)
+    (text,) = [str(line) for line in said if line.rule == "saturated"]
+    assert "smaller" not in text, text
+
+
 def test_a_layer_of_many() -> None:
     """The sentence names the layer, the direction and the module."""
     model = nn.ModuleDict({"lstm": PeepholeLSTM(I, H, 2, bidirectional=True, init="forget-one")})

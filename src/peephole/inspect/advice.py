@@ -165,12 +165,14 @@ def _gates(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             switching.append((gate, share))
     if switching:
         named = ", ".join(f"{LONG[gate]} {share:.0%}" for gate, share in switching)
-        a = max(_drive(trace, gate) for gate, _ in switching)
+        squares = max((_drive(trace, gate) for gate, _ in switching), key=lambda parts: sum(parts.values()))
+        a, most = math.sqrt(sum(squares.values())), max(squares, key=lambda source: squares[source])
         yield Advice(
             "saturated", trace.name, max(share for _, share in switching),
             f"gates are saturated ({named} of their values are below 0.05 or above 0.95) and hardly learn: what "
-            f"reaches them has a standard deviation of about {a:.3g}; weights (or inputs) {a:.2g} times smaller bring "
-            "it to 1",
+            f"reaches them has a standard deviation of about {a:.3g}, most of it by the {most}; "
+            + (f"{most}{' (or inputs)' * (most == 'input weights')} {a:.2g} times smaller bring it near 1" if a > 1 else
+               "the biases add what is missing"),
         )  # fmt: skip
     if not gate_like:
         return
@@ -204,11 +206,15 @@ def _stuck(
         )  # fmt: skip
 
 
-def _drive(trace: Trace, gate: str) -> float:
-    """The standard deviation of what reaches a gate, from weights, inputs and Var(h)."""
+def _drive(trace: Trace, gate: str) -> dict[str, float]:
+    """The mean square of what reaches a gate by each of its weights, biases left aside."""
     v, sizes = trace.variances, trace.sizes
-    gate_h = float(np.mean(trace.steps["var_h"] + trace.steps["mean_h"] ** 2))
-    return math.sqrt(sizes[0] * v[f"w_{gate}"] * trace.power + sizes[1] * v[f"u_{gate}"] * gate_h)
+    h, c = (float(np.mean(trace.steps[f"var_{name}"] + trace.steps[f"mean_{name}"] ** 2)) for name in "hc")
+    return {
+        "input weights": sizes[0] * v[f"w_{gate}"] * trace.power,
+        "recurrent weights": sizes[1] * v[f"u_{gate}"] * h,
+        "peepholes": v.get(f"v_{gate}", 0.0) * c,
+    }
 
 
 def _memory(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
