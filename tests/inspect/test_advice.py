@@ -244,6 +244,12 @@ def test_vanishing() -> None:
     assert line.rule == "vanishing"
     assert line.figure < 1e-9
     assert "of that at step 80" in str(line)
+    assert ", from the last output alone: " in str(line)
+    weights = torch.logspace(-12, 0, 80)[:, None, None]  # a loss at every step, of which the last count
+    said = inspect.advise(inspect.measure(lstm, noise(80), lambda output: (weights * output[0]).sum()))
+    (text,) = [str(line) for line in said if line.rule == "vanishing"]
+    assert "alone" not in text
+    assert "cannot be learned" not in text
     assert rules(lstm, noise(10)) == set()
 
 

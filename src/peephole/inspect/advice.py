@@ -245,15 +245,18 @@ def _gradient(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
     first, largest, rate = float(gradient[0]), float(gradient.max()), trace.decay
     by = f" (times {rate:.2g} with each step back)" if math.isfinite(rate) else ""
     # A loss that looks at early steps has its gradient there: what explodes is more than what any step was given.
-    given = float(trace.steps["direct"].max()) if "direct" in trace.steps else float(gradient[-1])
+    direct = trace.steps.get("direct", gradient[-1:])
+    given = float(direct.max())
+    alone = "" if "direct" not in trace.steps or direct[:-1].any() else ", from the last output alone"
     if not largest:
         yield Advice("detached", trace.name, 0.0, "no gradient reaches this layer: the loss does not depend on it")
     elif first / largest < limit.vanishing:
         said = f"{first / largest:.0e}".replace("e-0", "e-") if first else "less than 1e-38"
         yield Advice(
             "vanishing", trace.name, first / largest,
-            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}: what happened early "
-            "cannot be learned; forget gates nearer to 1 carry it further",
+            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}{alone}: what is to be "
+            f"remembered over {trace.length} steps is hardly learned; if anything is, forget gates nearer to 1 carry "
+            "it further",
         )  # fmt: skip
     elif given and largest / given > limit.exploding:
         at = int(gradient.argmax()) + 1
