@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -290,6 +291,80 @@ def test_nothing_changes(training: bool) -> None:
         ("encoder", 0, "forward"), ("encoder", 1, "forward"), ("decoder", 0, "forward"), ("decoder", 0, "reverse"),
     ]  # fmt: skip
     assert all(trace.steps["gradient"].all() for trace in measured.traces)
+
+
+class Stateful(nn.Module):
+    """An LSTM that goes on where its last call ended, and keeps what it saw."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.lstm, self.where, self.seen = nn.LSTM(I, H), where, [torch.zeros(())]
+        self.calls: dict[str, Tensor] = {}
+        state = torch.zeros(1, B, H), torch.zeros(1, B, H)
+        if where == "buffer":
+            self.register_buffer("h", state[0])
+            self.register_buffer("c", state[1])
+        self.state: tuple[Tensor, Tensor] | None = None if where == "late" else state
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs from the state that is kept."""
+        state = (self.h, self.c) if self.where == "buffer" else self.state
+        y, (h, c) = self.lstm(x, state)
+        self.seen.append(h.detach())
+        self.seen[0] += 1
+        self.calls[f"call {len(self.calls)}"] = h.detach()
+        self.cache = c
+        if self.where == "buffer":
+            self.h, self.c = h.detach(), c.detach()
+        elif self.where == "in place" and self.state is not None:
+            for kept, new in zip(self.state, (h, c), strict=True):
+                kept.copy_(new.detach())
+        else:
+            self.state = h.detach(), c.detach()
+        out: Tensor = y
+        return out
+
+
+@pytest.mark.parametrize("where", ["attribute", "buffer", "in place", "late"])
+@pytest.mark.parametrize("loss", [None, lambda y: y.square().mean()])
+def test_a_model_that_keeps_its_state(where: str, loss: Any) -> None:
+    """State in an attribute or a buffer, put in anew or written in place, is as if nothing had been measured."""
+    model, x = Stateful(where), noise(T, B, I).float()
+
+    def state() -> list[Tensor]:
+        kept = *model.buffers(), *(model.state or ()), *model.seen, *model.calls.values()
+        return [tensor.clone() for tensor in kept]
+
+    for called in (False, True):
+        before = state()
+        inspect.measure(model, x, loss)
+        assert len(state()) == len(before)
+        assert all(map(torch.equal, state(), before))
+        assert hasattr(model, "cache") == called
+        model(x)
+        assert not all(map(torch.equal, state(), before))
+
+
+def test_a_training_with_state_is_not_disturbed(tmp_path: Path) -> None:
+    """Losses with a recorder are bit for bit those without, though the model carries its state from call to call."""
+
+    def losses(recorded: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = Stateful("attribute")
+        recorder = inspect.Recorder(model, every=1, to=tmp_path) if recorded else None
+        optimiser, found = torch.optim.SGD(model.parameters(), 0.1), []
+        for step in range(3):
+            x = noise(T, B, I, seed=step).float()
+            optimiser.zero_grad()
+            value = model(x).square().mean()
+            value.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            found.append(value.item())
+            if recorder is not None:
+                recorder.step(x, lambda y: y.square().mean())
+        return found
+
+    assert losses(True) == losses(False)
 
 
 def test_nothing_changes_when_the_loss_fails() -> None:

@@ -31,7 +31,7 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
 
     What `nn.LSTM` does not show is computed from its weights and outputs, and must make these outputs, or an
     `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off. Weights,
-    gradients, buffers, modes and the random state are afterwards as they were.
+    gradients, buffers, tensors kept as attributes, modes and the random state are afterwards as they were.
     """
     if sequences is not None:
         check_count("sequences", sequences, 1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -114,10 +116,10 @@ def _differentiate(value: Any, calls: list[Call]) -> None:
 
 @contextmanager
 def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
-    """Evaluation mode inside; modes, dropout, buffers and the random state are afterwards what they were."""
+    """Evaluation mode inside; modes, dropout, state and the random state are afterwards what they were."""
     modes = [(part, part.training) for part in model.modules()]
     rates = [(part, part.dropout) for part in found.values() if isinstance(getattr(part, "dropout", None), float | int)]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    restores = [restore for part in model.modules() for restore in _kept(part)]
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
@@ -131,9 +133,57 @@ def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
         for part, rate in rates:
             part.dropout = rate
         with torch.no_grad():
-            for buffer, before in buffers:
-                if not torch.equal(buffer, before):
-                    buffer.copy_(before)
+            for restore in restores:
+                restore()
+
+
+def _kept(part: nn.Module) -> Iterator[Callable[[], None]]:
+    """What puts a module's state back: its buffers, and whatever tensors it keeps as attributes, in lists and the like.
+
+    Parameters and hooks are not among it: no forward changes them.
+    """
+    torch_s_own = vars(nn.Module()).keys()
+    own = {name: value for name, value in vars(part).items() if name not in torch_s_own}
+
+    def attributes() -> None:
+        for name in vars(part).keys() - torch_s_own - own.keys():
+            del vars(part)[name]
+        vars(part).update(own)
+
+    yield attributes
+    seen: set[int] = set()
+    for value in (vars(part).get("_buffers"), *part.buffers(recurse=False), *own.values()):
+        yield from _contents(value, seen)
+
+
+def _contents(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
+    """What puts back the numbers of tensors and the members of containers, each once."""
+    if id(value) in seen or isinstance(value, nn.Parameter):
+        return
+    seen.add(id(value))
+    members: list[Any] = []
+    if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta:
+        yield partial(_write, value, value.detach().clone())
+    elif type(value) in (dict, OrderedDict, defaultdict):
+        yield partial(_refill, value, value.update, dict(value))
+        members = list(value.values())
+    elif type(value) in (list, deque):
+        yield partial(_refill, value, value.extend, list(value))
+        members = list(value)
+    elif isinstance(value, tuple):
+        members = list(value)
+    for member in members:
+        yield from _contents(member, seen)
+
+
+def _write(tensor: Tensor, before: Tensor) -> None:
+    if not torch.equal(tensor, before):
+        tensor.copy_(before)
+
+
+def _refill(container: Any, fill: Callable[[Any], None], before: Any) -> None:
+    container.clear()
+    fill(before)
 
 
 def _refuse_numbers(model: nn.Module, batch: Any) -> None:
