@@ -224,6 +224,28 @@ def test_one_vector_is_not_constant() -> None:
     assert "constant" in rules(good(), noise(1)[:, :1].expand(2, 1, I))
 
 
+class Normalised(nn.Module):
+    """Batch norm before the LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.lstm = nn.BatchNorm1d(I), good()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs for (T, B, I)."""
+        y: Tensor = self.lstm(self.norm(x.flatten(0, 1)).view_as(x))[0]
+        return y
+
+
+def test_fresh_batch_norm() -> None:
+    """Batch norm that has seen nothing yet normalises as in training, and learns nothing by it; in eval it does not."""
+    model, x = Normalised(), 300 + 100 * noise()
+    assert rules(model, x, lambda y: y.square().mean()) == set()
+    assert model.norm.num_batches_tracked == 0
+    assert not model.norm.running_mean.any()
+    assert "large" in rules(model.eval(), x, lambda y: y.square().mean())
+
+
 def test_memory() -> None:
     """Half the memory gone at each of 500 steps is told with a remedy that, taken, silences it."""
     lstm = nn.LSTM(I, H)

@@ -30,7 +30,8 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
     the loss is still that of all.
 
     What `nn.LSTM` does not show is computed from its weights and outputs, and must make these outputs, or an
-    `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off. Weights,
+    `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off; batch norm
+    alone stays in the mode it is in, for before training its running statistics would tell nothing. Weights,
     gradients, buffers, tensors kept as attributes, modes and the random state are afterwards as they were.
     """
     if sequences is not None:

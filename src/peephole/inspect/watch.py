@@ -39,7 +39,8 @@ class Call:
 def watch(model: nn.Module, batch: Any, loss: Loss | None) -> list[Call]:
     """Run the model once on the batch and return the calls of its LSTMs in their order.
 
-    The model runs in evaluation mode (no dropout, batch norm by its running statistics), and is left as it was.
+    The model runs in evaluation mode (no dropout), but for layers that keep running statistics: fresh ones would not
+    normalise, so they stay in the mode they are in. It is left as it was.
     """
     model = getattr(model, "_orig_mod", model)  # hooks inside a compiled graph would not be called
     found = lstms(model)
@@ -124,6 +125,9 @@ def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
     try:
         with torch.random.fork_rng(devices=devices):
             model.eval()
+            for part, mode in modes:
+                if getattr(part, "running_mean", None) is not None:
+                    part.training = mode
             for part, _ in rates:  # cuDNN differentiates an LSTM in training mode only
                 part.dropout, part.training = 0.0, True  # type: ignore[assignment]
             yield
