@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.utils.checkpoint import checkpoint
 
 from peephole import PeepholeLSTM, inspect
 from peephole.inspect.errors import InspectError
@@ -291,6 +292,41 @@ def test_nothing_changes(training: bool) -> None:
         ("encoder", 0, "forward"), ("encoder", 1, "forward"), ("decoder", 0, "forward"), ("decoder", 0, "reverse"),
     ]  # fmt: skip
     assert all(trace.steps["gradient"].all() for trace in measured.traces)
+
+
+class Checkpointed(nn.Module):
+    """Its LSTM runs once more on the way back."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.lstm, self.head, self.how = nn.LSTM(I, H, 2), nn.Linear(H, 1), how
+
+    def whole(self, x: Tensor) -> Tensor:
+        """The model without checkpoints."""
+        y: Tensor = self.head(torch.tanh(self.lstm(x)[0])).square()
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One number a step."""
+        if self.how == "plain":
+            return self.whole(x)
+        y: Tensor = checkpoint(self.whole, x, use_reentrant=self.how == "reentrant")
+        return y
+
+
+def test_checkpointed_activations() -> None:
+    """Calls that checkpointing repeats count once, with the gradients of the plain model; the old kind is refused."""
+    torch.manual_seed(0)
+    model, x = Checkpointed("checkpointed"), noise(T, B, I).float().requires_grad_()
+    found = inspect.measure(model, x, lambda y: y.square().mean())
+    model.how = "plain"
+    for one, other in zip(found.traces, inspect.measure(model, x, lambda y: y.square().mean()).traces, strict=True):
+        assert one.name == other.name
+        for name in one.steps:
+            np.testing.assert_allclose(one.steps[name], other.steps[name], rtol=1e-5, atol=1e-9)
+    model.how = "reentrant"
+    with pytest.raises(InspectError, match="or checkpointed without use_reentrant=False"):
+        inspect.measure(model, x, lambda y: y.square().mean())
 
 
 class Stateful(nn.Module):

@@ -106,13 +106,25 @@ def _differentiate(value: Any, calls: list[Call]) -> None:
     if not isinstance(value, Tensor) or value.numel() != 1:
         what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise InspectError(f"loss(output) must be one number in a tensor, it is {what}")
-    leaves = [leaf for call in calls for leaf in call.leaves]
-    if not value.requires_grad:
-        raise InspectError("the loss does not depend on any LSTM's output: is something detached on the way?")
-    grads = iter(torch.autograd.grad(value.reshape(()), leaves, allow_unused=True))
-    for call in calls:
+    own = list(calls)  # activation checkpointing calls the LSTMs again on the way back
+    leaves = [leaf for call in own for leaf in call.leaves]
+    found: tuple[Tensor | None, ...] = ()
+    if value.requires_grad:
+        try:
+            found = torch.autograd.grad(value.reshape(()), leaves, allow_unused=True)
+        except RuntimeError as error:
+            if "use_reentrant" not in str(error):  # that way of checkpointing knows no gradients of what is inside
+                raise
+    if all(part is None for part in found):
+        raise InspectError(
+            "the loss does not depend on any LSTM's output: is something detached on the way, or checkpointed without "
+            "use_reentrant=False?"
+        )
+    grads = iter(found)
+    for call in own:
         call.grads = [next(grads) for _ in call.leaves]
         call.leaves = []
+    calls[:] = own
 
 
 @contextmanager
