@@ -249,6 +249,42 @@ def test_a_sequence_in_two_calls() -> None:
     assert [trace.run for trace in inspect.measure(model, x).traces] == [0, 0, 1, 1]
 
 
+class Learned(nn.Module):
+    """Codes two sequences, each from the same learned state, by a cell or by a stacked LSTM."""
+
+    def __init__(self, cell: bool) -> None:
+        super().__init__()
+        self.cell = cell
+        self.lstm: nn.Module = nn.LSTMCell(I, H) if cell else nn.LSTM(I, H, 2)
+        self.h, self.c = (nn.Parameter(noise(2, 1, H, seed=k).float()) for k in (1, 2))
+
+    def code(self, x: Tensor) -> Any:
+        """The last h."""
+        state = self.h.expand(-1, x.shape[1], -1), self.c.expand(-1, x.shape[1], -1)
+        if not self.cell:
+            return self.lstm(x, state)[1][0]
+        h, c = state[0][0], state[1][0]
+        for step in x:
+            h, c = self.lstm(step, (nn.functional.layer_norm(h, (H,)), c))
+        return h
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        """How the codes differ."""
+        difference: Tensor = self.code(one) - self.code(other)
+        return difference
+
+
+@pytest.mark.parametrize("cell", [True, False])
+def test_two_sequences_from_a_learned_state(cell: bool) -> None:
+    """Unrelated sequences are two runs though both start from a state, of two layers and two steps too."""
+    x, lengths = noise(T, B, I).float(), (3, 4) if cell else (2, 2)
+    batch = x[: lengths[0]], x[-lengths[1] :]
+    found = inspect.measure(Learned(cell), batch, lambda y: y.square().mean()).traces
+    layers = 1 if cell else 2
+    assert [trace.run for trace in found] == [0] * layers + [1] * layers
+    assert [trace.length for trace in found] == [lengths[0]] * layers + [lengths[1]] * layers
+
+
 class Model(nn.Module):
     """Dropout, batch norm, two LSTMs, one of them without gradients."""
 
