@@ -306,6 +306,16 @@ class Model(nn.Module):
         return out
 
 
+def test_what_a_model_writes_into() -> None:
+    """Outputs that the model changes in place are measured as they came out, with a loss or without."""
+    torch.manual_seed(0)
+    model, x = Model().eval(), noise(T, B, I).float()
+    with_loss = inspect.measure(model, {"x": x, "scale": 2.0}, lambda y: y.square().mean())
+    without = inspect.measure(model, {"x": x, "scale": 2.0})
+    for one, other in zip(with_loss.traces, without.traces, strict=True):
+        np.testing.assert_allclose(one.steps["var_h"], other.steps["var_h"], rtol=1e-5)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_nothing_changes(training: bool) -> None:
     """Weights, gradients, buffers, modes, dropout, hooks and the random state are as before."""

@@ -31,7 +31,6 @@ class Call:
     x: Any
     state: Any
     outputs: list[Tensor]
-    wrapped: Any
     leaves: list[Tensor] = field(default_factory=list)
     grads: list[Tensor | None] = field(default_factory=list)
 
@@ -80,7 +79,7 @@ def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., An
         y, (h, c) = (None, out) if isinstance(module, nn.LSTMCell) else out
         data = y.data if isinstance(y, PackedSequence) else y
         tensors = [tensor for tensor in (data, h, c) if tensor is not None]
-        call = Call(name, module, x, state, [tensor.detach() for tensor in tensors], y)
+        call = Call(name, module, _copied(x), _copied(state), _copied(tensors))
         calls.append(call)
         if not differentiate:
             return None
@@ -95,6 +94,15 @@ def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., An
         return data, (h, c)
 
     return hook
+
+
+def _copied(value: Any) -> Any:
+    """What a model may write into afterwards, as it is now."""
+    if isinstance(value, PackedSequence):
+        return PackedSequence(_copied(value.data), value.batch_sizes, value.sorted_indices, value.unsorted_indices)
+    if isinstance(value, tuple | list):
+        return [_copied(part) for part in value]
+    return value if value is None else value.detach().clone()
 
 
 def _probe(tensor: Tensor) -> Tensor:
