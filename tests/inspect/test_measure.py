@@ -537,6 +537,20 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), sequences=0), TheoryError, "sequences = 0"),
     (lambda: inspect.probe("x"), InspectError, "give a loss"),
+    (
+        lambda: inspect.measure(nn.LSTM(I, H), (noise(T, B, I).float(), (torch.zeros(1, B, H) / 0, torch.ones(1, B, H)))),
+        InspectError,
+        r"NaN in the batch, first at \[0, 0, 0\] of shape \(1, 5, 4\)",
+    ),
+    (
+        lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I + 1).float()),
+        InspectError,
+        r"the LSTM is given 4 features \(shape \(7, 5, 4\)\); it takes 3",
+    ),
+    (lambda: inspect.measure(nn.LSTMCell(I, H), noise(B, I + 1).float()), InspectError, "it takes 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), noise(0, B, I).float()), InspectError, r"empty batch, of shape \(0, 5, 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), noise(T, 0, I).float()), InspectError, r"empty batch, of shape \(7, 0, 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), np.zeros((T, B, I))), InspectError, "the LSTM is given a ndarray"),
 ]
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from peephole.init.torch import lstms
+from peephole.init.torch import lstms, stacked_cells
 from peephole.inspect.errors import InspectError
 
 Loss = Callable[[Any], Tensor]
@@ -46,8 +46,12 @@ def watch(model: nn.Module, batch: Any, loss: Loss | None) -> list[Call]:
     _refuse_numbers(model, batch)
     calls: list[Call] = []
     handles = [
-        part.register_forward_hook(_note(name, calls, loss is not None), with_kwargs=True)
+        handle
         for name, part in found.items()
+        for handle in (
+            part.register_forward_pre_hook(partial(_refuse_shape, name), with_kwargs=True),
+            part.register_forward_hook(_note(name, calls, loss is not None), with_kwargs=True),
+        )
     ]
     try:
         with _as_it_was(model, found), torch.set_grad_enabled(loss is not None):
@@ -68,6 +72,19 @@ def _run(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, tuple | list) and not isinstance(batch, PackedSequence):
         return model(*batch)
     return model(batch)
+
+
+def _refuse_shape(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise at what no LSTM takes, in place of what torch would say deeper down."""
+    x = kwargs.get("input", args[0] if args else None)
+    data, width = x.data if isinstance(x, PackedSequence) else x, next(stacked_cells(module)).weight_ih.shape[1]
+    where = name or "the LSTM"
+    if not isinstance(data, Tensor):
+        raise InspectError(f"{where} is given a {type(data).__name__}: a tensor is wanted, as torch.as_tensor makes one")
+    if data.dim() and data.shape[-1] != width:
+        raise InspectError(f"{where} is given {data.shape[-1]} features (shape {tuple(data.shape)}); it takes {width}")
+    if not data.numel():
+        raise InspectError(f"{where} is given an empty batch, of shape {tuple(data.shape)}")
 
 
 def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., Any]:
@@ -210,6 +227,17 @@ def _refill(container: Any, fill: Callable[[Any], None], before: Any) -> None:
     fill(before)
 
 
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors of a batch, however deep they lie."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, PackedSequence):
+        yield value.data
+    elif isinstance(value, Mapping | tuple | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(part)
+
+
 def _refuse_numbers(model: nn.Module, batch: Any) -> None:
     """Raise at weights or inputs that are not finite: nothing that comes of them could be told from a finding."""
     for name, parameter in model.named_parameters():
@@ -219,12 +247,8 @@ def _refuse_numbers(model: nn.Module, batch: Any) -> None:
                 f"{name} holds {bad} of {parameter.numel()} values that are NaN or infinite: the model is lost. "
                 "Go back to an earlier checkpoint, with a smaller learning rate or clipped gradients"
             )
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    if isinstance(batch, PackedSequence):
-        parts = [batch.data]
-    for part in parts:
-        data = part.data if isinstance(part, PackedSequence) else part
-        if isinstance(data, Tensor) and data.is_floating_point() and not bool(data.isfinite().all()):
+    for data in _tensors(batch):
+        if data.is_floating_point() and not bool(data.isfinite().all()):
             at = (~data.isfinite()).nonzero()[0].tolist()
             raise InspectError(
                 f"{'NaN' if bool(data.isnan().any()) else 'infinity'} in the batch, first at {at} of shape "
