@@ -10,6 +10,12 @@ import numpy as np
 from peephole.inspect.statistics import GATES, Trace
 
 WHERE = ("module", "layer", "direction", "run")
+COLUMNS = (
+    *WHERE, "step", *(f"{kind}_{letter}" for letter in ("h", "c", *GATES) for kind in ("mean", "var")),
+    "between_h", "between_x", "running", *(f"{kind}_{gate}" for gate in GATES for kind in ("closed", "open", "saturated")),
+    "gradient", "direct", "back",
+)  # fmt: skip
+"""Every column that the frame can have, in its order; the last three are there with a loss only."""
 
 
 @dataclass(frozen=True, eq=False)
