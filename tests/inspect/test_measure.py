@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -598,6 +599,23 @@ def test_frames() -> None:
     np.testing.assert_allclose(shares, 1.0)
     assert "back" not in inspect.measure(nn.LSTM(I, H), noise(T, B, I).float()).frame
     assert str(measured).count("\n") == 3
+
+
+def test_text_without_holes() -> None:
+    """What cannot be told, as of a single step, of a loss that ends early or of an overflow, is left out of the text."""
+    lstm, x = nn.LSTM(I, H), noise(T, B, I).float()
+    wild = PeepholeLSTM(I, H, output_activation="identity", cell_activation="identity")
+    with torch.no_grad():
+        for parameter in wild.parameters():
+            parameter.mul_(100)
+    for measured in (
+        inspect.measure(lstm, x[:1], inspect.probe),
+        inspect.measure(lstm, x, lambda output: output[0][2].sum()),
+        inspect.measure(lstm, x, lambda output: output[0][0].sum()),
+        inspect.measure(wild, noise(300, B, I).float(), inspect.probe),
+    ):
+        assert not re.search(r"\b(nan|inf)\b", str(measured)), str(measured)
+    assert "; gradient at step 1 is " in str(inspect.measure(lstm, x, inspect.probe))
 
 
 def test_a_notebook_shows_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,13 +63,15 @@ class Measured:
         lines = []
         for trace in self.traces:
             row = summarised(trace)
-            gates = ", ".join(f"{gate} {row[f'mean_{gate}']:.2f}" for gate in GATES[:3])
-            text = f"{trace.name}: Var(h) {row['var_h']:.3g}, Var(c) {row['var_c']:.3g} at step {trace.length}; {gates}"
-            if "gradient_ratio" in row:
-                text += (
-                    f"; gradient at step 1 is {row['gradient_ratio']:.2g} of the last, times {row['decay']:.3g} a step"
-                )
-            lines.append(text)
+            gates = ", ".join(f"{gate} {_figure(row[f'mean_{gate}'], '.2f')}" for gate in GATES[:3])
+            var_h, var_c = (_figure(row[name], ".3g") for name in ("var_h", "var_c"))
+            text = f"{trace.name}: Var(h) {var_h}, Var(c) {var_c} at step {trace.length}; {gates}"
+            told = []
+            if trace.length > 1 and math.isfinite(row.get("gradient_ratio", math.nan)):
+                told.append(f"at step 1 is {row['gradient_ratio']:.2g} of the last")
+            if math.isfinite(row.get("decay", math.nan)):
+                told.append(f"times {row['decay']:.3g} a step")
+            lines.append(text + f"; gradient {', '.join(told)}" * bool(told))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -76,6 +79,10 @@ class Measured:
         from peephole.report.inspection import fragment
 
         return fragment(self.frame, self.summary, self.histograms, [str(line) for line in advise(self)])
+
+
+def _figure(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "overflown"
 
 
 def columns_of(trace: Trace) -> dict[str, Any]:
