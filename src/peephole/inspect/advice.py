@@ -10,6 +10,7 @@ import numpy as np
 
 from peephole.inspect.measured import Measured
 from peephole.inspect.statistics import Trace
+from peephole.theory.errors import check_target
 
 LONG = {"f": "forget", "i": "input", "o": "output"}
 ROUNDING = 1e-9  # inputs that differ by less of their mean square are the same in every sequence
@@ -78,6 +79,8 @@ def advise(measured: Measured, *, target: float | None = None, thresholds: Thres
 
     `target` is the variance of what the last LSTM's h is to estimate, where it does so without a layer after it.
     """
+    if target is not None:
+        check_target(target)
     found = []
     for number, trace in enumerate(measured.traces):
         last = number == len(measured.traces) - 1
@@ -269,7 +272,7 @@ def _gradient(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
 
 def _target(trace: Trace, target: float, limit: Thresholds) -> Iterator[Advice]:
     var_h = float(trace.steps["var_h"][-1])
-    if var_h > 0 and target > 0 and not 1 / limit.off_target <= var_h / target <= limit.off_target:
+    if var_h > 0 and not 1 / limit.off_target <= var_h / target <= limit.off_target:
         bounded = trace.activations[2] == "tanh" and target > 1
         yield Advice(
             "target", trace.name, var_h / target,

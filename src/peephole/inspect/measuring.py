@@ -52,9 +52,14 @@ def measure_files(model: Path | str, batch: Path | str) -> Measured:
         module = module.float()  # half precision has no kernels on every processor
     first = next(stacked_cells(module)).weight_ih
     x = load_batch(batch, first.shape[1]).to(first.dtype)
+    if not bool((x.data if isinstance(x, PackedSequence) else x).isfinite().all()):
+        raise InspectError(f"{batch}: values that {first.dtype}, the model's type, cannot hold; scale the features")
     if getattr(module, "batch_first", False) and isinstance(x, Tensor):
         x = x.transpose(0, 1)
-    return measure(module, x, probe)
+    try:
+        return measure(module, x, probe)
+    except InspectError as error:
+        raise InspectError(f"{model}: {error}") from error
 
 
 def probe(output: Any) -> Tensor:
