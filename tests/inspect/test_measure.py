@@ -584,6 +584,8 @@ def test_an_lstm_that_is_not_called() -> None:
 
     with pytest.raises(InspectError, match="without calling its LSTM lstm"):
         inspect.measure(Idle(), noise(T, B, I).float())
+    with pytest.raises(InspectError, match="without calling its LSTM lstm"):
+        inspect.measure(Idle(), noise(T, B, I).float().requires_grad_(), lambda y: y.sum())
 
 
 def test_frames() -> None:

@@ -56,7 +56,7 @@ def watch(model: nn.Module, batch: Any, loss: Loss | None) -> list[Call]:
     try:
         with _as_it_was(model, found), torch.set_grad_enabled(loss is not None):
             output = _run(model, batch)
-            if loss is not None:
+            if loss is not None and calls:
                 _differentiate(loss(output), calls)
     finally:
         for handle in handles:
