@@ -20,6 +20,7 @@ from peephole.inspect.errors import InspectError
 X = np.random.default_rng(0).standard_normal((4, 6, 3))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch speaks of its own kernels
 @pytest.mark.parametrize(
     "module",
     [

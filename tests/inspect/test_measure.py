@@ -379,6 +379,9 @@ def test_checkpointed_activations() -> None:
 class Stateful(nn.Module):
     """An LSTM that goes on where its last call ended, and keeps what it saw."""
 
+    h: Tensor
+    c: Tensor
+
     def __init__(self, where: str) -> None:
         super().__init__()
         self.lstm, self.where, self.seen = nn.LSTM(I, H), where, [torch.zeros(())]
@@ -440,7 +443,7 @@ def test_a_training_with_state_is_not_disturbed(tmp_path: Path) -> None:
             x = noise(T, B, I, seed=step).float()
             optimiser.zero_grad()
             value = model(x).square().mean()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             optimiser.step()
             found.append(value.item())
             if recorder is not None:
@@ -539,7 +542,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), sequences=0), TheoryError, "sequences = 0"),
     (lambda: inspect.probe("x"), InspectError, "give a loss"),
     (
-        lambda: inspect.measure(nn.LSTM(I, H), (noise(T, B, I).float(), (torch.zeros(1, B, H) / 0, torch.ones(1, B, H)))),
+        lambda: inspect.measure(nn.LSTM(I, H), (noise(T, B, I).float(), (torch.zeros(1, B, H) / 0,) * 2)),
         InspectError,
         r"NaN in the batch, first at \[0, 0, 0\] of shape \(1, 5, 4\)",
     ),
@@ -604,7 +607,7 @@ def test_frames() -> None:
 
 
 def test_text_without_holes() -> None:
-    """What cannot be told, as of a single step, of a loss that ends early or of an overflow, is left out of the text."""
+    """What cannot be told, of a single step, of a loss that ends early or of an overflow, is left out of the text."""
     lstm, x = nn.LSTM(I, H), noise(T, B, I).float()
     wild = PeepholeLSTM(I, H, output_activation="identity", cell_activation="identity")
     with torch.no_grad():

@@ -13,8 +13,8 @@ from peephole.inspect.statistics import GATES, Trace
 WHERE = ("module", "layer", "direction", "run")
 COLUMNS = (
     *WHERE, "step", *(f"{kind}_{letter}" for letter in ("h", "c", *GATES) for kind in ("mean", "var")),
-    "between_h", "between_x", "running", *(f"{kind}_{gate}" for gate in GATES for kind in ("closed", "open", "saturated")),
-    "gradient", "direct", "back",
+    "between_h", "between_x", "running",
+    *(f"{kind}_{gate}" for gate in GATES for kind in ("closed", "open", "saturated")), "gradient", "direct", "back",
 )  # fmt: skip
 """Every column that the frame can have, in its order; the last three are there with a loss only."""
 
@@ -25,9 +25,10 @@ class Measured:
 
     `frame` has a row for each layer, direction, run and step, the step counted in the direction's own time: mean_* and
     var_* of h, c, of the gates f, i, o and of the cell input z, over sequences and units; between_h, how much of
-    Var(h) lies between sequences, and between_x, of the inputs'; running, how many sequences have that step; closed_*, open_*, saturated_*, the shares of values at either end of an
-    activation; and, with a loss, gradient, the norm of its gradient with respect to h(t), `back` steps back in time,
-    and direct, that of the part which does not come back through later steps of the layer.
+    Var(h) lies between sequences, and between_x, of the inputs' variance; running, how many sequences have that step;
+    closed_*, open_*, saturated_*, the shares of values at either end of an activation; and, with a loss, gradient, the
+    norm of its gradient with respect to h(t), `back` steps back in time, and direct, that of the part which does not
+    come back through later steps of the layer.
     """
 
     traces: tuple[Trace, ...]

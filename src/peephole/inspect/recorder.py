@@ -18,7 +18,6 @@ from peephole.inspect.statistics import GATES
 from peephole.inspect.watch import Loss
 from peephole.theory.errors import check_count
 
-
 HEADER = ("training_step", *COLUMNS)
 
 

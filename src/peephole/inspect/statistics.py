@@ -32,7 +32,8 @@ class Trace:
     `activations` are those of gates, cell input and output; `sizes` inputs, outputs (the units, or what they are
     projected to) and units. `steps` holds an array by step for each quantity, in the direction's own time; `units` mean
     and standard deviation of each gate by unit; `histograms` counts and edges by gate; `inputs` mean and standard
-    deviation by feature; `start` is the mean square of the state it was given, 0 if none. What a prediction needs is in `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
+    deviation by feature; `start` is the mean square of the state it was given, 0 if none. What a prediction needs is in
+    `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
     """
 
     module: str

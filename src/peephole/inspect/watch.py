@@ -80,7 +80,7 @@ def _refuse_shape(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: d
     data, width = x.data if isinstance(x, PackedSequence) else x, next(stacked_cells(module)).weight_ih.shape[1]
     where = name or "the LSTM"
     if not isinstance(data, Tensor):
-        raise InspectError(f"{where} is given a {type(data).__name__}: a tensor is wanted, as torch.as_tensor makes one")
+        raise InspectError(f"{where} is given a {type(data).__name__}: a tensor is wanted, as of torch.as_tensor")
     if data.dim() and data.shape[-1] != width:
         raise InspectError(f"{where} is given {data.shape[-1]} features (shape {tuple(data.shape)}); it takes {width}")
     if not data.numel():
