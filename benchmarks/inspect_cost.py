@@ -4,12 +4,14 @@ A 2-layer nn.LSTM of 256 units, batch 64, 200 steps, beside one forward and back
 
     python benchmarks/inspect_cost.py --rounds 3
 
-The second ratio is computed from its parts: a record's time over that of `every` training steps.
+The second ratio is computed from its parts: a record's time over that of `every` training steps. Each time is the best
+of the rounds. Exit status 1 where a ratio is above what was asked.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -69,6 +71,7 @@ def main() -> None:
     times, share = best["measure"] / base, best["record"] / base / EVERY
     print(f"measure: {times:.2f} times one forward and backward pass (at most {MOST_TIMES:g} asked)")
     print(f"recorder, every {EVERY} steps: {share:.1%} of the training's time (at most {MOST_SHARE:.0%} asked)")
+    sys.exit(times > MOST_TIMES or share > MOST_SHARE)
 
 
 if __name__ == "__main__":

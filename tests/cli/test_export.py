@@ -62,6 +62,7 @@ def test_bad_input(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     files.save(PeepholeLSTM(2, 2, dtype=torch.float64), double)
     for arguments, message in (
         ((text, out), "not a whole safetensors file"),
+        ((text, out), "one that peephole.interop.files.save wrote is wanted"),
         ((tmp_path / "none", out), "No such file"),
         ((saved, tmp_path / "none" / "a.onnx"), "no such folder"),
         ((saved, text), "the name must end in .onnx"),

@@ -111,6 +111,9 @@ BAD = [
     (["linear.safetensors", "--batch", "x.npy"], "holds no LSTM"),
     (["good.safetensors", "--batch", "x.npy", "--out", "page.txt"], "the page is an .html file"),
     (["good.safetensors", "--batch", "x.npy", "--out", "no/page.html"], "there is no folder no"),
+    (["good.safetensors", "--batch", "x.npy", "--out", "folder.html"], "--out folder.html: a folder is there"),
+    (["good.safetensors", "--batch", "x.npy", "--target", "nan"], "target = nan: a variance to reach"),
+    (["good.safetensors", "--batch", "x.npy", "--target", "-1"], "target = -1.0: a variance to reach"),
 ]
 
 
@@ -120,6 +123,7 @@ def test_one_line_for_bad_input(arguments: list[str], said: str, capsys: pytest.
     from safetensors.torch import save_file
 
     save_file(nn.Linear(3, 2).state_dict(), "linear.safetensors")
+    Path("folder.html").mkdir()
     Path("broken.onnx").write_bytes(b"\x08\x07hello")
     np.save("wide.npy", np.zeros((2, 5, 4)))
     np.save("nan.npy", np.where(np.arange(30).reshape(2, 5, 3) == 7, np.nan, 1.0))

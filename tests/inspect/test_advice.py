@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from peephole import PeepholeLSTM, init, inspect
 from peephole.inspect.advice import THRESHOLDS
@@ -47,6 +48,18 @@ def test_a_good_start_gets_no_sentence(name: str, kind: str) -> None:
     x = noise().transpose(0, 1) if kind == "batch first" else noise()
     init.initialise_(module, name, generator=0, steps=T)
     assert inspect.advise(inspect.measure(module, x, inspect.probe)) == []
+
+
+def ragged(*lengths: int) -> PackedSequence:
+    """Sequences of these lengths, of which one may be longer than all others."""
+    return pack_sequence([noise(length)[:, k] for k, length in enumerate(lengths)], enforce_sorted=False)
+
+
+def test_ragged_batches_are_good_too() -> None:
+    """Where one sequence is longer than all others its outputs differ from none; that is nothing wrong."""
+    for module in (good(), PeepholeLSTM(I, H, bidirectional=True, init="forget-one")):
+        assert rules(module, ragged(20, 50, 11, 33)) == set()
+    assert rules(good(), noise()[:, :1]) == set()
 
 
 def test_losses_at_every_step_are_good_too() -> None:
@@ -113,6 +126,32 @@ def test_which_gates_are_saturated() -> None:
     assert "forget" not in text
 
 
+def test_saturated_by_peepholes() -> None:
+    """Peepholes that are too large are named, with a factor above 1 that, taken, silences the sentence."""
+    lstm = PeepholeLSTM(I, H, init="forget-one")
+    with torch.no_grad():
+        lstm.get_parameter("weight_ph_l0").normal_(generator=torch.Generator().manual_seed(0)).mul_(30)
+    (text,) = [str(line) for line in inspect.advise(inspect.measure(lstm, noise())) if line.rule == "saturated"]
+    told = re.search("most of it by the peepholes; peepholes (.*) times smaller", text)
+    assert told, text
+    assert float(told[1]) > 1
+    with torch.no_grad():
+        lstm.get_parameter("weight_ph_l0").div_(float(told[1]))
+    assert "saturated" not in rules(lstm, noise())
+
+
+def test_which_weights_saturate() -> None:
+    """The weights named are those that were made too large; where none are, nothing smaller is advised."""
+    for part, named in (("weight_ih", "input weights"), ("weight_hh", "recurrent weights")):
+        said = inspect.advise(inspect.measure(times(good(), 30, only=part), noise()))
+        (text,) = [str(line) for line in said if line.rule == "saturated"]
+        assert re.search(rf"by the {named}; {named}.* times smaller", text), text
+    eager = replace(THRESHOLDS, saturated=1e-9, switching=1e-9)
+    said = inspect.advise(inspect.measure(good(), noise()), thresholds=eager)
+    (text,) = [str(line) for line in said if line.rule == "saturated"]
+    assert "smaller" not in text, text
+
+
 def test_a_layer_of_many() -> None:
     """The sentence names the layer, the direction and the module."""
     model = nn.ModuleDict({"lstm": PeepholeLSTM(I, H, 2, bidirectional=True, init="forget-one")})
@@ -151,6 +190,63 @@ def test_inputs() -> None:
     assert "constant" not in rules(good(), torch.cat([torch.ones(T, B, I - 1), noise(inputs=1)], 2))
 
 
+def test_one_hot_inputs_are_not_tiny() -> None:
+    """A vector of 20 000 features, one of which is 1, has length 1; a hundred times smaller it is tiny."""
+    hot = nn.functional.one_hot(torch.arange(40).view(10, 4) * 400, 20000).float()
+    lstm = nn.LSTM(20000, 4)
+    assert "small" not in rules(lstm, hot)
+    assert "small" in rules(lstm, 0.009 * hot)
+
+
+class Decoder(nn.Module):
+    """Fed zeros, from the state that an encoder put out, or from none."""
+
+    def __init__(self, handed: bool) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.handed = good(), good(), handed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs of the decoder."""
+        _, state = self.encoder(x)
+        y: Tensor = self.decoder(torch.zeros_like(x), state if self.handed else None)[0]
+        return y
+
+
+def test_zeros_into_a_decoder() -> None:
+    """A decoder fed zeros lives by the state it was handed: only without one its inputs are constant."""
+    assert not {"constant", "small", "alike"} & rules(Decoder(True), noise(20), lambda y: y.square().mean())
+    assert "constant" in rules(Decoder(False), noise(20), lambda y: y.square().mean())
+
+
+def test_one_vector_is_not_constant() -> None:
+    """Of one step of one sequence nothing is said; of two that are the same it is."""
+    assert rules(good(), noise(1)[:, :1]) == set()
+    assert "constant" in rules(good(), noise(1)[:, :1].expand(2, 1, I))
+
+
+class Normalised(nn.Module):
+    """Batch norm before the LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.lstm = nn.BatchNorm1d(I), good()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs for (T, B, I)."""
+        y: Tensor = self.lstm(self.norm(x.flatten(0, 1)).view_as(x))[0]
+        return y
+
+
+def test_fresh_batch_norm() -> None:
+    """Batch norm that has seen nothing yet normalises as in training, and learns nothing by it; in eval it does not."""
+    model, x = Normalised(), 300 + 100 * noise()
+    assert rules(model, x, lambda y: y.square().mean()) == set()
+    kept = model.norm.state_dict()
+    assert not kept["num_batches_tracked"]
+    assert not kept["running_mean"].any()
+    assert "large" in rules(model.eval(), x, lambda y: y.square().mean())
+
+
 def test_memory() -> None:
     """Half the memory gone at each of 500 steps is told with a remedy that, taken, silences it."""
     lstm = nn.LSTM(I, H)
@@ -171,6 +267,12 @@ def test_vanishing() -> None:
     assert line.rule == "vanishing"
     assert line.figure < 1e-9
     assert "of that at step 80" in str(line)
+    assert ", from the last output alone: " in str(line)
+    weights = torch.logspace(-12, 0, 80)[:, None, None]  # a loss at every step, of which the last count
+    said = inspect.advise(inspect.measure(lstm, noise(80), lambda output: (weights * output[0]).sum()))
+    (text,) = [str(line) for line in said if line.rule == "vanishing"]
+    assert "alone" not in text
+    assert "cannot be learned" not in text
     assert rules(lstm, noise(10)) == set()
 
 
@@ -220,7 +322,13 @@ def test_alike() -> None:
         lstm.get_parameter("bias_ih_l0")[2 * H : 3 * H] = torch.linspace(-1, 1, H)
         lstm.get_parameter("weight_ih_l0").mul_(1e-5)
     assert "alike" in rules(lstm, noise())
+    assert "alike" in rules(lstm, ragged(20, 50, 11, 33))
     assert "alike" not in rules(good(), noise())
+
+
+def test_the_same_sequences_are_alike() -> None:
+    """Outputs that are the same because the inputs are is no fault of the start."""
+    assert rules(good(), noise()[:, :1].expand(T, B, I)) == set()
 
 
 def test_target() -> None:

@@ -20,6 +20,7 @@ from peephole.inspect.errors import InspectError
 X = np.random.default_rng(0).standard_normal((4, 6, 3))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch speaks of its own kernels
 @pytest.mark.parametrize(
     "module",
     [
@@ -120,7 +121,8 @@ MODELS: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a folder": ("m.safetensors", lambda p: p.mkdir(), "no such file"),
     "nothing": ("m.safetensors", lambda p: None, "no such file"),
     "NaN in the weights": (
-        "m.safetensors", tensors(**LSTM | {"bias_ih_l0": torch.full((20,), torch.nan)}), "bias_ih_l0 holds 20 of 20"
+        "m.safetensors", tensors(**LSTM | {"bias_ih_l0": torch.full((20,), torch.nan)}),
+        r"m\.safetensors: bias_ih_l0 holds 20 of 20"
     ),
 }  # fmt: skip
 BATCHES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
@@ -130,7 +132,9 @@ BATCHES: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "four axes": ("x.npy", npy(np.zeros((2, 4, 6, 3))), "an array of shape"),
     "text": ("x.npy", npy(np.full((4, 6, 3), "a")), "an array of shape"),
     "objects": ("x.npy", npy(np.array([[[Trap()] * 3]], dtype=object)), "not a NumPy file of plain numbers"),
-    "not NumPy": ("x.npy", text("hello"), "not a NumPy file"),
+    "not NumPy": ("x.npy", text("hello"), r"not a NumPy file of plain numbers, or is cut off$"),
+    "too large": ("x.npy", npy(1e300 * X), r"x\.npy: values that torch\.float32, the model's type, cannot hold"),
+    "a table without a header": ("x.csv", text("1,2,3\n4,5,6\n"), "line 1: numbers, where the names of the features"),
     "not a zip": ("x.npz", text("hello"), "not a NumPy file"),
     "several arrays": ("x.npz", lambda p: np.savez(p, a=X, b=X), "the batch is the only array, or that named x"),
     "wrong lengths": ("x.npz", lambda p: np.savez(p, x=X, lengths=[1, 2, 3, 9]), "lengths must be 4 whole numbers"),

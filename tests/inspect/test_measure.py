@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+from torch.utils.checkpoint import checkpoint
 
 from peephole import PeepholeLSTM, inspect
 from peephole.inspect.errors import InspectError
@@ -247,6 +250,42 @@ def test_a_sequence_in_two_calls() -> None:
     assert [trace.run for trace in inspect.measure(model, x).traces] == [0, 0, 1, 1]
 
 
+class Learned(nn.Module):
+    """Codes two sequences, each from the same learned state, by a cell or by a stacked LSTM."""
+
+    def __init__(self, cell: bool) -> None:
+        super().__init__()
+        self.cell = cell
+        self.lstm: nn.Module = nn.LSTMCell(I, H) if cell else nn.LSTM(I, H, 2)
+        self.h, self.c = (nn.Parameter(noise(2, 1, H, seed=k).float()) for k in (1, 2))
+
+    def code(self, x: Tensor) -> Any:
+        """The last h."""
+        state = self.h.expand(-1, x.shape[1], -1), self.c.expand(-1, x.shape[1], -1)
+        if not self.cell:
+            return self.lstm(x, state)[1][0]
+        h, c = state[0][0], state[1][0]
+        for step in x:
+            h, c = self.lstm(step, (nn.functional.layer_norm(h, (H,)), c))
+        return h
+
+    def forward(self, one: Tensor, other: Tensor) -> Tensor:
+        """How the codes differ."""
+        difference: Tensor = self.code(one) - self.code(other)
+        return difference
+
+
+@pytest.mark.parametrize("cell", [True, False])
+def test_two_sequences_from_a_learned_state(cell: bool) -> None:
+    """Unrelated sequences are two runs though both start from a state, of two layers and two steps too."""
+    x, lengths = noise(T, B, I).float(), (3, 4) if cell else (2, 2)
+    batch = x[: lengths[0]], x[-lengths[1] :]
+    found = inspect.measure(Learned(cell), batch, lambda y: y.square().mean()).traces
+    layers = 1 if cell else 2
+    assert [trace.run for trace in found] == [0] * layers + [1] * layers
+    assert [trace.length for trace in found] == [lengths[0]] * layers + [lengths[1]] * layers
+
+
 class Model(nn.Module):
     """Dropout, batch norm, two LSTMs, one of them without gradients."""
 
@@ -266,6 +305,16 @@ class Model(nn.Module):
         y *= scale
         out: Tensor = self.head(self.decoder(y)[0])
         return out
+
+
+def test_what_a_model_writes_into() -> None:
+    """Outputs that the model changes in place are measured as they came out, with a loss or without."""
+    torch.manual_seed(0)
+    model, x = Model().eval(), noise(T, B, I).float()
+    with_loss = inspect.measure(model, {"x": x, "scale": 2.0}, lambda y: y.square().mean())
+    without = inspect.measure(model, {"x": x, "scale": 2.0})
+    for one, other in zip(with_loss.traces, without.traces, strict=True):
+        np.testing.assert_allclose(one.steps["var_h"], other.steps["var_h"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -290,6 +339,118 @@ def test_nothing_changes(training: bool) -> None:
         ("encoder", 0, "forward"), ("encoder", 1, "forward"), ("decoder", 0, "forward"), ("decoder", 0, "reverse"),
     ]  # fmt: skip
     assert all(trace.steps["gradient"].all() for trace in measured.traces)
+
+
+class Checkpointed(nn.Module):
+    """Its LSTM runs once more on the way back."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.lstm, self.head, self.how = nn.LSTM(I, H, 2), nn.Linear(H, 1), how
+
+    def whole(self, x: Tensor) -> Tensor:
+        """The model without checkpoints."""
+        y: Tensor = self.head(torch.tanh(self.lstm(x)[0])).square()
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One number a step."""
+        if self.how == "plain":
+            return self.whole(x)
+        y: Tensor = checkpoint(self.whole, x, use_reentrant=self.how == "reentrant")
+        return y
+
+
+def test_checkpointed_activations() -> None:
+    """Calls that checkpointing repeats count once, with the gradients of the plain model; the old kind is refused."""
+    torch.manual_seed(0)
+    model, x = Checkpointed("checkpointed"), noise(T, B, I).float().requires_grad_()
+    found = inspect.measure(model, x, lambda y: y.square().mean())
+    model.how = "plain"
+    for one, other in zip(found.traces, inspect.measure(model, x, lambda y: y.square().mean()).traces, strict=True):
+        assert one.name == other.name
+        for name in one.steps:
+            np.testing.assert_allclose(one.steps[name], other.steps[name], rtol=1e-5, atol=1e-9)
+    model.how = "reentrant"
+    with pytest.raises(InspectError, match="or checkpointed without use_reentrant=False"):
+        inspect.measure(model, x, lambda y: y.square().mean())
+
+
+class Stateful(nn.Module):
+    """An LSTM that goes on where its last call ended, and keeps what it saw."""
+
+    h: Tensor
+    c: Tensor
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.lstm, self.where, self.seen = nn.LSTM(I, H), where, [torch.zeros(())]
+        self.calls: dict[str, Tensor] = {}
+        state = torch.zeros(1, B, H), torch.zeros(1, B, H)
+        if where == "buffer":
+            self.register_buffer("h", state[0])
+            self.register_buffer("c", state[1])
+        self.state: tuple[Tensor, Tensor] | None = None if where == "late" else state
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs from the state that is kept."""
+        state = (self.h, self.c) if self.where == "buffer" else self.state
+        y, (h, c) = self.lstm(x, state)
+        self.seen.append(h.detach())
+        self.seen[0] += 1
+        self.calls[f"call {len(self.calls)}"] = h.detach()
+        self.cache = c
+        if self.where == "buffer":
+            self.h, self.c = h.detach(), c.detach()
+        elif self.where == "in place" and self.state is not None:
+            for kept, new in zip(self.state, (h, c), strict=True):
+                kept.copy_(new.detach())
+        else:
+            self.state = h.detach(), c.detach()
+        out: Tensor = y
+        return out
+
+
+@pytest.mark.parametrize("where", ["attribute", "buffer", "in place", "late"])
+@pytest.mark.parametrize("loss", [None, lambda y: y.square().mean()])
+def test_a_model_that_keeps_its_state(where: str, loss: Any) -> None:
+    """State in an attribute or a buffer, put in anew or written in place, is as if nothing had been measured."""
+    model, x = Stateful(where), noise(T, B, I).float()
+
+    def state() -> list[Tensor]:
+        kept = *model.buffers(), *(model.state or ()), *model.seen, *model.calls.values()
+        return [tensor.clone() for tensor in kept]
+
+    for called in (False, True):
+        before = state()
+        inspect.measure(model, x, loss)
+        assert len(state()) == len(before)
+        assert all(map(torch.equal, state(), before))
+        assert hasattr(model, "cache") == called
+        model(x)
+        assert not all(map(torch.equal, state(), before))
+
+
+def test_a_training_with_state_is_not_disturbed(tmp_path: Path) -> None:
+    """Losses with a recorder are bit for bit those without, though the model carries its state from call to call."""
+
+    def losses(recorded: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = Stateful("attribute")
+        recorder = inspect.Recorder(model, every=1, to=tmp_path) if recorded else None
+        optimiser, found = torch.optim.SGD(model.parameters(), 0.1), []
+        for step in range(3):
+            x = noise(T, B, I, seed=step).float()
+            optimiser.zero_grad()
+            value = model(x).square().mean()
+            value.backward()
+            optimiser.step()
+            found.append(value.item())
+            if recorder is not None:
+                recorder.step(x, lambda y: y.square().mean())
+        return found
+
+    assert losses(True) == losses(False)
 
 
 def test_nothing_changes_when_the_loss_fails() -> None:
@@ -380,6 +541,20 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     ),
     (lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I).float(), sequences=0), TheoryError, "sequences = 0"),
     (lambda: inspect.probe("x"), InspectError, "give a loss"),
+    (
+        lambda: inspect.measure(nn.LSTM(I, H), (noise(T, B, I).float(), (torch.zeros(1, B, H) / 0,) * 2)),
+        InspectError,
+        r"NaN in the batch, first at \[0, 0, 0\] of shape \(1, 5, 4\)",
+    ),
+    (
+        lambda: inspect.measure(nn.LSTM(I, H), noise(T, B, I + 1).float()),
+        InspectError,
+        r"the LSTM is given 4 features \(shape \(7, 5, 4\)\); it takes 3",
+    ),
+    (lambda: inspect.measure(nn.LSTMCell(I, H), noise(B, I + 1).float()), InspectError, "it takes 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), noise(0, B, I).float()), InspectError, r"empty batch, of shape \(0, 5, 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), noise(T, 0, I).float()), InspectError, r"empty batch, of shape \(7, 0, 3"),
+    (lambda: inspect.measure(nn.LSTM(I, H), np.zeros((T, B, I))), InspectError, "the LSTM is given a ndarray"),
 ]
 
 
@@ -412,6 +587,8 @@ def test_an_lstm_that_is_not_called() -> None:
 
     with pytest.raises(InspectError, match="without calling its LSTM lstm"):
         inspect.measure(Idle(), noise(T, B, I).float())
+    with pytest.raises(InspectError, match="without calling its LSTM lstm"):
+        inspect.measure(Idle(), noise(T, B, I).float().requires_grad_(), lambda y: y.sum())
 
 
 def test_frames() -> None:
@@ -427,6 +604,23 @@ def test_frames() -> None:
     np.testing.assert_allclose(shares, 1.0)
     assert "back" not in inspect.measure(nn.LSTM(I, H), noise(T, B, I).float()).frame
     assert str(measured).count("\n") == 3
+
+
+def test_text_without_holes() -> None:
+    """What cannot be told, of a single step, of a loss that ends early or of an overflow, is left out of the text."""
+    lstm, x = nn.LSTM(I, H), noise(T, B, I).float()
+    wild = PeepholeLSTM(I, H, output_activation="identity", cell_activation="identity")
+    with torch.no_grad():
+        for parameter in wild.parameters():
+            parameter.mul_(100)
+    for measured in (
+        inspect.measure(lstm, x[:1], inspect.probe),
+        inspect.measure(lstm, x, lambda output: output[0][2].sum()),
+        inspect.measure(lstm, x, lambda output: output[0][0].sum()),
+        inspect.measure(wild, noise(300, B, I).float(), inspect.probe),
+    ):
+        assert not re.search(r"\b(nan|inf)\b", str(measured)), str(measured)
+    assert "; gradient at step 1 is " in str(inspect.measure(lstm, x, inspect.probe))
 
 
 def test_a_notebook_shows_it() -> None:

@@ -61,6 +61,41 @@ def test_a_csv_file(lstm: nn.LSTM, tmp_path: Path, to: str) -> None:
     np.testing.assert_allclose(last["var_c"], inspect.measure(lstm, X, loss).frame["var_c"], rtol=1e-5)
 
 
+class Coder(nn.Module):
+    """A model that steps a cell itself, of which `direct` cannot be told, after an LSTM of which it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.cell = nn.LSTM(3, 5), nn.LSTMCell(3, 5)
+
+    def forward(self, x: Tensor) -> Any:
+        """Outputs by step."""
+        _, (h, c) = self.lstm(x)
+        state, outputs = (h[0], c[0]), []
+        for step in x:
+            state = self.cell(step, state)
+            outputs.append(state[0])
+        return torch.stack(outputs), None
+
+
+def test_columns_never_move(tmp_path: Path) -> None:
+    """A record with a loss, one without, LSTMs with `direct` and without: each number stands under its name."""
+    model = Coder()
+    recorder = inspect.Recorder(model, every=1, to=tmp_path / "r.csv")
+    frames = [measured.frame for given in (None, loss, None) if (measured := recorder.step(X, given))]
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert len(frames) == 3
+    assert set(frames[1].columns) == set(table.columns) - {"training_step"}
+    for number, frame in enumerate(frames):
+        rows = table[table["training_step"] == number].reset_index(drop=True)
+        for name in table.columns.drop("training_step"):
+            expected = frame[name] if name in frame else pd.Series(np.nan, rows.index)
+            if expected.dtype == object or str(expected.dtype).startswith("str"):
+                assert rows[name].tolist() == expected.tolist()
+            else:
+                np.testing.assert_allclose(rows[name].astype(float), expected.astype(float))
+
+
 def test_tensorboard(lstm: nn.LSTM, tmp_path: Path) -> None:
     """TensorBoard gets scalars at the recorded steps, and what is wrong as text."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

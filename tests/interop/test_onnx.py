@@ -225,6 +225,16 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
     assert far(session(path).run(None, {"x": x.numpy()})[0], module(x)[0]) < 1e-5
 
 
+def test_a_state_of_zeros_is_read(tmp_path: Path) -> None:
+    """States that other programs spell out as zeros, of any shape that they compute, are the module's own start."""
+    zero = helper.make_node("ConstantOfShape", ["s"], ["h"], value=numpy_helper.from_array(np.zeros(1, np.float32)))
+    lstm = helper.make_node("LSTM", ["x", "W", "R", "B", "", "h", "h"], ["Y"], hidden_size=H)
+    squeeze = helper.make_node("Squeeze", ["Y", "axes"], ["y"])
+    path, x = tmp_path / "a.onnx", torch.randn(7, 2, I)
+    onnx.save(plain(nodes=[zero, lstm, squeeze], arrays={"s": np.array([1, 2, H])}), path)
+    assert far(session(path).run(None, {"x": x.numpy()})[0], ours.load(path)(x)[0]) < 1e-5
+
+
 NODE = helper.make_node
 ODD: dict[str, tuple[dict[str, Any], str]] = {
     "clip": ({"attributes": {"clip": 1.0}}, "clip = 1.0"),
@@ -247,6 +257,29 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     "a learned state": (
         {"arrays": {"h": np.ones((1, 1, H), np.float32)}, "slots": ["x", "W", "R", "B", "", "h", "h", "P"]},
         "an initial state of its own",
+    ),
+    "a state of ones": (
+        {"nodes": [NODE("ConstantOfShape", ["s"], ["h"], value=numpy_helper.from_array(np.ones(1, np.float32))),
+                   NODE("LSTM", ["x", "W", "R", "", "", "h"], ["Y"]), NODE("Squeeze", ["Y", "axes"], ["y"])],
+         "arrays": {"s": np.array([1, 2, H])}},
+        "'h': an initial state of its own",
+    ),
+    "a state of whole numbers": (
+        {"nodes": [NODE("Cast", ["i"], ["h"], to=1), NODE("LSTM", ["x", "W", "R", "", "", "", "h"], ["Y"]),
+                   NODE("Squeeze", ["Y", "axes"], ["y"])],
+         "arrays": {"i": np.ones((1, 1, H), np.int64)}},
+        "'i': an initial state of its own",
+    ),
+    "a state that is a shape": (
+        {"nodes": [NODE("Shape", ["x"], ["s"]), NODE("Cast", ["s"], ["h"], to=1),
+                   NODE("LSTM", ["x", "W", "R", "", "", "h"], ["Y"]), NODE("Squeeze", ["Y", "axes"], ["y"])]},
+        "'s': an initial state of its own",
+    ),
+    "a state out of the input": (
+        {"nodes": [NODE("Slice", ["x", "a", "b", "a"], ["h"]), NODE("LSTM", ["x", "W", "R", "", "", "h"], ["Y"]),
+                   NODE("Squeeze", ["Y", "axes"], ["y"])],
+         "arrays": {"a": np.array([0]), "b": np.array([1])}},
+        "an initial state that is made of the input 'x'",
     ),
     "constant lengths": (
         {"arrays": {"l": np.array([3], np.int32)}, "slots": ["x", "W", "R", "B", "l", "", "", "P"]},

@@ -14,6 +14,7 @@ from peephole import __version__
 from peephole.cli import options as opt
 from peephole.cli.output import console, print_json
 from peephole.theory import TheoryError
+from peephole.theory.errors import check_target
 
 Model = Annotated[Path, typer.Argument(help="An LSTM: .safetensors (peephole.interop.files.save) or .onnx.")]
 Batch = Annotated[
@@ -42,6 +43,10 @@ def inspect(
     """
     if out.suffix != ".html":
         raise TheoryError(f"--out {out}: the page is an .html file")
+    if out.is_dir():
+        raise TheoryError(f"--out {out}: a folder is there")
+    if target is not None:
+        check_target(target)
     if not out.absolute().parent.is_dir():
         raise TheoryError(f"--out {out}: there is no folder {out.parent}")
     from peephole import inspect as room

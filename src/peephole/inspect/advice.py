@@ -10,8 +10,10 @@ import numpy as np
 
 from peephole.inspect.measured import Measured
 from peephole.inspect.statistics import Trace
+from peephole.theory.errors import check_target
 
 LONG = {"f": "forget", "i": "input", "o": "output"}
+ROUNDING = 1e-9  # inputs that differ by less of their mean square are the same in every sequence
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Thresholds:
         vanishing: gradient at the first step over that at the last, below.
         exploding: the same, above.
         large: root mean square of an input feature, above.
-        small: root mean square of all inputs, below.
+        small: root mean square length of the input vectors, below.
         off_target: factor by which Var(h) may differ from the target.
     """
 
@@ -77,6 +79,8 @@ def advise(measured: Measured, *, target: float | None = None, thresholds: Thres
 
     `target` is the variance of what the last LSTM's h is to estimate, where it does so without a layer after it.
     """
+    if target is not None:
+        check_target(target)
     found = []
     for number, trace in enumerate(measured.traces):
         last = number == len(measured.traces) - 1
@@ -100,17 +104,19 @@ def _inputs(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             f"inputs are not scaled: feature {worst} has mean {mean[worst]:.3g} and standard deviation "
             f"{sd[worst]:.3g}; bring every feature to mean 0 and standard deviation 1, by the training data",
         )  # fmt: skip
+    size = math.sqrt(trace.sizes[0] * trace.power)
     if not sd.any():
-        yield Advice(
-            "constant", trace.name, 0.0,
-            f"inputs never vary: each of the {len(sd)} features is the same at every step of every sequence",
-        )  # fmt: skip
-    elif trace.power < limit.small**2:
-        size = math.sqrt(trace.power)
+        # One vector cannot vary, and a decoder that starts from an encoder's state need not.
+        if trace.steps["running"].sum() > 1 and not trace.start:
+            yield Advice(
+                "constant", trace.name, 0.0,
+                f"inputs never vary: each of the {len(sd)} features is the same at every step of every sequence",
+            )  # fmt: skip
+    elif size < limit.small:
         yield Advice(
             "small", trace.name, size,
-            f"inputs are tiny, {size:.2g} in the root mean square: the gates hardly see them; scale them to standard "
-            "deviation 1",
+            f"inputs are tiny: vectors of {len(sd)} features have a length of {size:.2g} in the root mean square; the "
+            "gates hardly see them; scale every feature to standard deviation 1",
         )  # fmt: skip
 
 
@@ -124,8 +130,9 @@ def _signal(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             "output activation that bounds h",
         )  # fmt: skip
         return
-    square = var_h[-1] + mean_h[-1] ** 2
-    if square < limit.silent:
+    square = var_h + mean_h**2
+    several = np.flatnonzero(trace.steps["running"] > 1)  # a sequence alone differs from none
+    if square[-1] < limit.silent:
         empty = not any(trace.variances.values())
         yield Advice(
             "silent", trace.name, float(var_h[-1]),
@@ -134,13 +141,14 @@ def _signal(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             + ("all weights are zero, and stay alike: draw them by `init.initialise_`" if empty else
                "larger input weights or open gates carry it on"),
         )  # fmt: skip
-    elif trace.layer == 0 and trace.sequences > 1 and trace.inputs["sd"].any():
-        part = float(trace.steps["between_h"][-1] / square)
+    elif trace.layer == 0 and several.size and trace.steps["between_x"].max() > ROUNDING * trace.power:
+        at = several[-1]
+        part = float(trace.steps["between_h"][at] / max(square[at], limit.silent))
         if part < limit.alike:
             yield Advice(
                 "alike", trace.name, part,
                 f"outputs do not depend on the sequence: {part:.1g} of the mean square of h differs between sequences "
-                "at the last step; the input weights are too small, or the gates shut the input out",
+                f"at step {at + 1}; the input weights are too small, or the gates shut the input out",
             )  # fmt: skip
     if var_c[-1] > limit.swollen:
         yield Advice(
@@ -160,12 +168,14 @@ def _gates(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
             switching.append((gate, share))
     if switching:
         named = ", ".join(f"{LONG[gate]} {share:.0%}" for gate, share in switching)
-        a = max(_drive(trace, gate) for gate, _ in switching)
+        squares = max((_drive(trace, gate) for gate, _ in switching), key=lambda parts: sum(parts.values()))
+        a, most = math.sqrt(sum(squares.values())), max(squares, key=lambda source: squares[source])
         yield Advice(
             "saturated", trace.name, max(share for _, share in switching),
             f"gates are saturated ({named} of their values are below 0.05 or above 0.95) and hardly learn: what "
-            f"reaches them has a standard deviation of about {a:.3g}; weights (or inputs) {a:.2g} times smaller bring "
-            "it to 1",
+            f"reaches them has a standard deviation of about {a:.3g}, most of it by the {most}; "
+            + (f"{most}{' (or inputs)' * (most == 'input weights')} {a:.2g} times smaller bring it near 1" if a > 1 else
+               "the biases add what is missing"),
         )  # fmt: skip
     if not gate_like:
         return
@@ -199,11 +209,15 @@ def _stuck(
         )  # fmt: skip
 
 
-def _drive(trace: Trace, gate: str) -> float:
-    """The standard deviation of what reaches a gate, from weights, inputs and Var(h)."""
+def _drive(trace: Trace, gate: str) -> dict[str, float]:
+    """The mean square of what reaches a gate by each of its weights, biases left aside."""
     v, sizes = trace.variances, trace.sizes
-    gate_h = float(np.mean(trace.steps["var_h"] + trace.steps["mean_h"] ** 2))
-    return math.sqrt(sizes[0] * v[f"w_{gate}"] * trace.power + sizes[1] * v[f"u_{gate}"] * gate_h)
+    h, c = (float(np.mean(trace.steps[f"var_{name}"] + trace.steps[f"mean_{name}"] ** 2)) for name in "hc")
+    return {
+        "input weights": sizes[0] * v[f"w_{gate}"] * trace.power,
+        "recurrent weights": sizes[1] * v[f"u_{gate}"] * h,
+        "peepholes": v.get(f"v_{gate}", 0.0) * c,
+    }
 
 
 def _memory(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
@@ -234,15 +248,18 @@ def _gradient(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
     first, largest, rate = float(gradient[0]), float(gradient.max()), trace.decay
     by = f" (times {rate:.2g} with each step back)" if math.isfinite(rate) else ""
     # A loss that looks at early steps has its gradient there: what explodes is more than what any step was given.
-    given = float(trace.steps["direct"].max()) if "direct" in trace.steps else float(gradient[-1])
+    direct = trace.steps.get("direct", gradient[-1:])
+    given = float(direct.max())
+    alone = "" if "direct" not in trace.steps or direct[:-1].any() else ", from the last output alone"
     if not largest:
         yield Advice("detached", trace.name, 0.0, "no gradient reaches this layer: the loss does not depend on it")
     elif first / largest < limit.vanishing:
         said = f"{first / largest:.0e}".replace("e-0", "e-") if first else "less than 1e-38"
         yield Advice(
             "vanishing", trace.name, first / largest,
-            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}: what happened early "
-            "cannot be learned; forget gates nearer to 1 carry it further",
+            f"gradient at step 1 is {said} of that at step {int(gradient.argmax()) + 1}{by}{alone}: what is to be "
+            f"remembered over {trace.length} steps is hardly learned; if anything is, forget gates nearer to 1 carry "
+            "it further",
         )  # fmt: skip
     elif given and largest / given > limit.exploding:
         at = int(gradient.argmax()) + 1
@@ -255,7 +272,7 @@ def _gradient(trace: Trace, limit: Thresholds) -> Iterator[Advice]:
 
 def _target(trace: Trace, target: float, limit: Thresholds) -> Iterator[Advice]:
     var_h = float(trace.steps["var_h"][-1])
-    if var_h > 0 and target > 0 and not 1 / limit.off_target <= var_h / target <= limit.off_target:
+    if var_h > 0 and not 1 / limit.off_target <= var_h / target <= limit.off_target:
         bounded = trace.activations[2] == "tanh" and target > 1
         yield Advice(
             "target", trace.name, var_h / target,

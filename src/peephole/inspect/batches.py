@@ -69,7 +69,7 @@ def _arrays(path: Path) -> dict[str, Any]:
         with found:
             return dict(found)
     except (ValueError, EOFError, zipfile.BadZipFile, KeyError, NotImplementedError, SyntaxError) as error:
-        raise InspectError(f"{path} is not a NumPy file of plain numbers: {error}") from error
+        raise InspectError(f"{path} is not a NumPy file of plain numbers, or is cut off") from error
 
 
 def _chosen(arrays: dict[str, Any], path: Path) -> Any:
@@ -89,6 +89,8 @@ def _table(path: Path) -> tuple[Any, Any]:
             header, *rows = list(csv.reader(file)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InspectError(f"{path} is not a table in UTF-8: {error}") from error
+    if header and all(_is_number(name) for name in header):
+        raise InspectError(f"{path}, line 1: numbers, where the names of the features are wanted")
     rows = [row for row in rows if row]
     if not header or not rows:
         raise InspectError(f"{path}: a header and at least one row are wanted")
@@ -107,3 +109,11 @@ def _table(path: Path) -> tuple[Any, Any]:
     for place, sequence in zip(x, sequences.values(), strict=True):
         place[: len(sequence)] = sequence
     return x, None if (lengths == lengths[0]).all() else lengths
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

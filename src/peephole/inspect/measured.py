@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,12 @@ import numpy as np
 from peephole.inspect.statistics import GATES, Trace
 
 WHERE = ("module", "layer", "direction", "run")
+COLUMNS = (
+    *WHERE, "step", *(f"{kind}_{letter}" for letter in ("h", "c", *GATES) for kind in ("mean", "var")),
+    "between_h", "between_x", "running",
+    *(f"{kind}_{gate}" for gate in GATES for kind in ("closed", "open", "saturated")), "gradient", "direct", "back",
+)  # fmt: skip
+"""Every column that the frame can have, in its order; the last three are there with a loss only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,9 +25,10 @@ class Measured:
 
     `frame` has a row for each layer, direction, run and step, the step counted in the direction's own time: mean_* and
     var_* of h, c, of the gates f, i, o and of the cell input z, over sequences and units; between_h, how much of
-    Var(h) lies between sequences; closed_*, open_*, saturated_*, the shares of values at either end of an
-    activation; and, with a loss, gradient, the norm of its gradient with respect to h(t), `back` steps back in time,
-    and direct, that of the part which does not come back through later steps of the layer.
+    Var(h) lies between sequences, and between_x, of the inputs' variance; running, how many sequences have that step;
+    closed_*, open_*, saturated_*, the shares of values at either end of an activation; and, with a loss, gradient, the
+    norm of its gradient with respect to h(t), `back` steps back in time, and direct, that of the part which does not
+    come back through later steps of the layer.
     """
 
     traces: tuple[Trace, ...]
@@ -56,13 +64,15 @@ class Measured:
         lines = []
         for trace in self.traces:
             row = summarised(trace)
-            gates = ", ".join(f"{gate} {row[f'mean_{gate}']:.2f}" for gate in GATES[:3])
-            text = f"{trace.name}: Var(h) {row['var_h']:.3g}, Var(c) {row['var_c']:.3g} at step {trace.length}; {gates}"
-            if "gradient_ratio" in row:
-                text += (
-                    f"; gradient at step 1 is {row['gradient_ratio']:.2g} of the last, times {row['decay']:.3g} a step"
-                )
-            lines.append(text)
+            gates = ", ".join(f"{gate} {_figure(row[f'mean_{gate}'], '.2f')}" for gate in GATES[:3])
+            var_h, var_c = (_figure(row[name], ".3g") for name in ("var_h", "var_c"))
+            text = f"{trace.name}: Var(h) {var_h}, Var(c) {var_c} at step {trace.length}; {gates}"
+            told = []
+            if trace.length > 1 and math.isfinite(row.get("gradient_ratio", math.nan)):
+                told.append(f"at step 1 is {row['gradient_ratio']:.2g} of the last")
+            if math.isfinite(row.get("decay", math.nan)):
+                told.append(f"times {row['decay']:.3g} a step")
+            lines.append(text + f"; gradient {', '.join(told)}" * bool(told))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -70,6 +80,10 @@ class Measured:
         from peephole.report.inspection import fragment
 
         return fragment(self.frame, self.summary, self.histograms, [str(line) for line in advise(self)])
+
+
+def _figure(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "overflown"
 
 
 def columns_of(trace: Trace) -> dict[str, Any]:

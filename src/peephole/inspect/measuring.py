@@ -30,8 +30,9 @@ def measure(model: nn.Module, batch: Any, loss: Loss | None = None, *, sequences
     the loss is still that of all.
 
     What `nn.LSTM` does not show is computed from its weights and outputs, and must make these outputs, or an
-    `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off. Weights,
-    gradients, buffers, modes and the random state are afterwards as they were.
+    `InspectError` says by how much it does not. The model runs once, in evaluation mode: dropout is off; batch norm
+    alone stays in the mode it is in, for before training its running statistics would tell nothing. Weights,
+    gradients, buffers, tensors kept as attributes, modes and the random state are afterwards as they were.
     """
     if sequences is not None:
         check_count("sequences", sequences, 1)
@@ -51,9 +52,14 @@ def measure_files(model: Path | str, batch: Path | str) -> Measured:
         module = module.float()  # half precision has no kernels on every processor
     first = next(stacked_cells(module)).weight_ih
     x = load_batch(batch, first.shape[1]).to(first.dtype)
+    if not bool((x.data if isinstance(x, PackedSequence) else x).isfinite().all()):
+        raise InspectError(f"{batch}: values that {first.dtype}, the model's type, cannot hold; scale the features")
     if getattr(module, "batch_first", False) and isinstance(x, Tensor):
         x = x.transpose(0, 1)
-    return measure(module, x, probe)
+    try:
+        return measure(module, x, probe)
+    except InspectError as error:
+        raise InspectError(f"{model}: {error}") from error
 
 
 def probe(output: Any) -> Tensor:

@@ -49,15 +49,24 @@ class Plain:
 def goes_on(before: Call, call: Call) -> bool:
     """Whether a call continues the one before, of as many sequences: it was handed the state that came out there.
 
-    A call of a single step need only have some state: what models do to it on the way, such as masks, is theirs.
+    For a call of a single step some number of h or c must be one that came out before: what models do to the others
+    on the way, such as masks or norms, is theirs.
     """
     if call.state is None or isinstance(call.x, PackedSequence) or isinstance(before.x, PackedSequence):
         return False
     if before.outputs[-1].shape != call.outputs[-1].shape:
         return False
-    if isinstance(call.module, nn.LSTMCell) or call.outputs[0].numel() == call.outputs[-2].numel():
-        return any(bool(part.any()) for part in call.state)
-    return torch.equal(call.state[0], before.outputs[-2])
+    if torch.equal(call.state[0], before.outputs[-2]):
+        return True
+    pairs = zip(call.state, before.outputs[-2:], strict=True)
+    return _steps(call) == 1 and any(bool(((given == out) & (out != 0)).any()) for given, out in pairs)
+
+
+def _steps(call: Call) -> int:
+    """How many steps a call that is not packed has."""
+    if isinstance(call.module, nn.LSTMCell):
+        return 1
+    return int(call.x.shape[1 if getattr(call.module, "batch_first", False) and call.x.dim() == 3 else 0])
 
 
 @torch.no_grad()

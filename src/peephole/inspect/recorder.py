@@ -12,11 +12,13 @@ from torch import nn
 
 from peephole.inspect.advice import advise
 from peephole.inspect.errors import InspectError
-from peephole.inspect.measured import Measured, columns_of, summarised
+from peephole.inspect.measured import COLUMNS, Measured, columns_of, summarised
 from peephole.inspect.measuring import measure
 from peephole.inspect.statistics import GATES
 from peephole.inspect.watch import Loss
 from peephole.theory.errors import check_count
+
+HEADER = ("training_step", *COLUMNS)
 
 
 @runtime_checkable
@@ -34,7 +36,8 @@ class Recorder:
     """Measures a model every `every` steps of its training; `to` is a .csv file, a folder or a SummaryWriter.
 
     Call `step(batch, loss)` once after each training step, with the batch and the loss of `measure`. A CSV file has the
-    rows of `Measured.frame`, led by the training step (in a folder it is `inspect.csv`); it is begun anew. TensorBoard
+    rows of `Measured.frame`, led by the training step (in a folder it is `inspect.csv`); it is begun anew, and its
+    columns are always the same: what a record has not, such as gradients without a loss, is left empty. TensorBoard
     gets the last step's variances, each gate's mean and saturated share, the gradient's ratio and decay as scalars, and
     what `advise` says as text.
 
@@ -48,14 +51,15 @@ class Recorder:
         check_count("sequences", sequences, 1)
         self.model, self.every, self.sequences = model, every, sequences
         self.last: Measured | None = None
-        self._count, self._warned, self._columns = 0, False, False
+        self._count, self._warned = 0, False
         self._writer = to if isinstance(to, Writer) else None
         self._path: Path | None = None
         if not isinstance(to, Writer):
             path = Path(to)
             self._path = path if path.suffix == ".csv" else path / "inspect.csv"
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text("", encoding="utf-8")
+            with self._path.open("w", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, HEADER).writeheader()
 
     def step(self, batch: Any, loss: Loss | None = None) -> Measured | None:
         """Count a training step; on the first and on every n-th after it measure, write and return what was found."""
@@ -79,14 +83,11 @@ class Recorder:
     def _append(self, measured: Measured, number: int) -> None:
         assert self._path is not None
         with self._path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
+            writer = csv.DictWriter(file, HEADER)  # what a trace has not is left empty
             for trace in measured.traces:
-                columns = columns_of(trace)
-                if not self._columns:
-                    writer.writerow(["training_step", *columns])
-                    self._columns = True
+                columns = {"training_step": number} | columns_of(trace)
                 parts = [part if isinstance(part, np.ndarray) else [part] * trace.length for part in columns.values()]
-                writer.writerows([number, *row] for row in zip(*parts, strict=True))
+                writer.writerows(dict(zip(columns, row, strict=True)) for row in zip(*parts, strict=True))
 
 
 def _write_scalars(writer: Writer, measured: Measured, number: int) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from peephole.init.layouts import TORCH
 from peephole.init.torch import StackedCell
 from peephole.inspect.pieces import Piece
+from peephole.inspect.unroll import Sequences
 
 Array = NDArray[np.float64]
 GATES = ("f", "i", "o", "z")
@@ -31,7 +32,8 @@ class Trace:
     `activations` are those of gates, cell input and output; `sizes` inputs, outputs (the units, or what they are
     projected to) and units. `steps` holds an array by step for each quantity, in the direction's own time; `units` mean
     and standard deviation of each gate by unit; `histograms` counts and edges by gate; `inputs` mean and standard
-    deviation by feature. What a prediction needs is in `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
+    deviation by feature; `start` is the mean square of the state it was given, 0 if none. What a prediction needs is in
+    `variances`, `biases`, `power` (E[x^2]) and `autocorrelation`.
     """
 
     module: str
@@ -45,6 +47,7 @@ class Trace:
     units: dict[str, Array]
     histograms: dict[str, tuple[Array, Array]]
     inputs: dict[str, Array]
+    start: float
     variances: dict[str, float]
     biases: dict[str, Array]
     power: float
@@ -88,7 +91,8 @@ def trace(name: str, run: int, piece: Piece) -> Trace:
     for letter, values in {"h": seen.h, "c": signals.c, **gates}.items():
         mean, var = _by_step(values, mask)
         steps |= {f"mean_{letter}": mean, f"var_{letter}": var}
-    steps["between_h"] = _between(seen.h, mask)
+    steps["between_h"], steps["between_x"] = _between(seen.h, mask), _between(seen.x, mask)
+    steps["running"] = np.full(len(seen.h), float(seen.h.shape[1])) if mask is None else _numbers(mask.sum(1))
     for gate, values in gates.items():
         low, high = SATURATED.get(kinds[gate], (-math.inf, math.inf))
         closed, open_ = (_share(part, mask) for part in (values < low, values > high))
@@ -108,9 +112,15 @@ def trace(name: str, run: int, piece: Piece) -> Trace:
         name, piece.layer, "reverse" if piece.reverse else "forward", run, (cell.gate, cell.cell_input, cell.output),
         (seen.x.shape[2], seen.h.shape[2], signals.c.shape[2]), seen.x.shape[1], steps, units,
         {gate: _histogram(values, kinds[gate]) for gate, values in by_gate.items()},
-        inputs, variances, biases, power, _autocorrelation(seen.x, mask),
+        inputs, _start(seen), variances, biases, power, _autocorrelation(seen.x, mask),
         cell.weight_hr is not None,
     )  # fmt: skip
+
+
+def _start(seen: Sequences) -> float:
+    """The mean square of h and c before the first step."""
+    state = torch.cat([seen.before[0], seen.c[0] if seen.c.dim() == 3 else seen.c], 1)
+    return float(state.square().mean())
 
 
 def _by_step(values: Tensor, mask: Tensor | None) -> tuple[Array, Array]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from peephole.init.torch import lstms
+from peephole.init.torch import lstms, stacked_cells
 from peephole.inspect.errors import InspectError
 
 Loss = Callable[[Any], Tensor]
@@ -29,7 +31,6 @@ class Call:
     x: Any
     state: Any
     outputs: list[Tensor]
-    wrapped: Any
     leaves: list[Tensor] = field(default_factory=list)
     grads: list[Tensor | None] = field(default_factory=list)
 
@@ -37,20 +38,25 @@ class Call:
 def watch(model: nn.Module, batch: Any, loss: Loss | None) -> list[Call]:
     """Run the model once on the batch and return the calls of its LSTMs in their order.
 
-    The model runs in evaluation mode (no dropout, batch norm by its running statistics), and is left as it was.
+    The model runs in evaluation mode (no dropout), but for layers that keep running statistics: fresh ones would not
+    normalise, so they stay in the mode they are in. It is left as it was.
     """
     model = getattr(model, "_orig_mod", model)  # hooks inside a compiled graph would not be called
     found = lstms(model)
     _refuse_numbers(model, batch)
     calls: list[Call] = []
     handles = [
-        part.register_forward_hook(_note(name, calls, loss is not None), with_kwargs=True)
+        handle
         for name, part in found.items()
+        for handle in (
+            part.register_forward_pre_hook(partial(_refuse_shape, name), with_kwargs=True),
+            part.register_forward_hook(_note(name, calls, loss is not None), with_kwargs=True),
+        )
     ]
     try:
         with _as_it_was(model, found), torch.set_grad_enabled(loss is not None):
             output = _run(model, batch)
-            if loss is not None:
+            if loss is not None and calls:
                 _differentiate(loss(output), calls)
     finally:
         for handle in handles:
@@ -68,6 +74,19 @@ def _run(model: nn.Module, batch: Any) -> Any:
     return model(batch)
 
 
+def _refuse_shape(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise at what no LSTM takes, in place of what torch would say deeper down."""
+    x = kwargs.get("input", args[0] if args else None)
+    data, width = x.data if isinstance(x, PackedSequence) else x, next(stacked_cells(module)).weight_ih.shape[1]
+    where = name or "the LSTM"
+    if not isinstance(data, Tensor):
+        raise InspectError(f"{where} is given a {type(data).__name__}: a tensor is wanted, as of torch.as_tensor")
+    if data.dim() and data.shape[-1] != width:
+        raise InspectError(f"{where} is given {data.shape[-1]} features (shape {tuple(data.shape)}); it takes {width}")
+    if not data.numel():
+        raise InspectError(f"{where} is given an empty batch, of shape {tuple(data.shape)}")
+
+
 def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., Any]:
     """A hook that keeps what it sees; with a loss, the model goes on with copies whose gradient can be asked for."""
 
@@ -77,7 +96,7 @@ def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., An
         y, (h, c) = (None, out) if isinstance(module, nn.LSTMCell) else out
         data = y.data if isinstance(y, PackedSequence) else y
         tensors = [tensor for tensor in (data, h, c) if tensor is not None]
-        call = Call(name, module, x, state, [tensor.detach() for tensor in tensors], y)
+        call = Call(name, module, _copied(x), _copied(state), _copied(tensors))
         calls.append(call)
         if not differentiate:
             return None
@@ -94,6 +113,15 @@ def _note(name: str, calls: list[Call], differentiate: bool) -> Callable[..., An
     return hook
 
 
+def _copied(value: Any) -> Any:
+    """What a model may write into afterwards, as it is now."""
+    if isinstance(value, PackedSequence):
+        return PackedSequence(_copied(value.data), value.batch_sizes, value.sorted_indices, value.unsorted_indices)
+    if isinstance(value, tuple | list):
+        return [_copied(part) for part in value]
+    return value if value is None else value.detach().clone()
+
+
 def _probe(tensor: Tensor) -> Tensor:
     copy = tensor.clone()
     return copy if copy.requires_grad else copy.requires_grad_()  # a frozen LSTM has gradients of its signal too
@@ -103,25 +131,40 @@ def _differentiate(value: Any, calls: list[Call]) -> None:
     if not isinstance(value, Tensor) or value.numel() != 1:
         what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise InspectError(f"loss(output) must be one number in a tensor, it is {what}")
-    leaves = [leaf for call in calls for leaf in call.leaves]
-    if not value.requires_grad:
-        raise InspectError("the loss does not depend on any LSTM's output: is something detached on the way?")
-    grads = iter(torch.autograd.grad(value.reshape(()), leaves, allow_unused=True))
-    for call in calls:
+    own = list(calls)  # activation checkpointing calls the LSTMs again on the way back
+    leaves = [leaf for call in own for leaf in call.leaves]
+    found: tuple[Tensor | None, ...] = ()
+    if value.requires_grad:
+        try:
+            found = torch.autograd.grad(value.reshape(()), leaves, allow_unused=True)
+        except RuntimeError as error:
+            if "use_reentrant" not in str(error):  # that way of checkpointing knows no gradients of what is inside
+                raise
+    if all(part is None for part in found):
+        raise InspectError(
+            "the loss does not depend on any LSTM's output: is something detached on the way, or checkpointed without "
+            "use_reentrant=False?"
+        )
+    grads = iter(found)
+    for call in own:
         call.grads = [next(grads) for _ in call.leaves]
         call.leaves = []
+    calls[:] = own
 
 
 @contextmanager
 def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
-    """Evaluation mode inside; modes, dropout, buffers and the random state are afterwards what they were."""
+    """Evaluation mode inside; modes, dropout, state and the random state are afterwards what they were."""
     modes = [(part, part.training) for part in model.modules()]
     rates = [(part, part.dropout) for part in found.values() if isinstance(getattr(part, "dropout", None), float | int)]
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    restores = [restore for part in model.modules() for restore in _kept(part)]
     devices = sorted({p.device.index or 0 for p in model.parameters() if p.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
             model.eval()
+            for part, mode in modes:
+                if getattr(part, "running_mean", None) is not None:
+                    part.training = mode
             for part, _ in rates:  # cuDNN differentiates an LSTM in training mode only
                 part.dropout, part.training = 0.0, True  # type: ignore[assignment]
             yield
@@ -131,9 +174,68 @@ def _as_it_was(model: nn.Module, found: dict[str, nn.Module]) -> Iterator[None]:
         for part, rate in rates:
             part.dropout = rate
         with torch.no_grad():
-            for buffer, before in buffers:
-                if not torch.equal(buffer, before):
-                    buffer.copy_(before)
+            for restore in restores:
+                restore()
+
+
+def _kept(part: nn.Module) -> Iterator[Callable[[], None]]:
+    """What puts a module's state back: its buffers, and whatever tensors it keeps as attributes, in lists and the like.
+
+    Parameters and hooks are not among it: no forward changes them.
+    """
+    torch_s_own = vars(nn.Module()).keys()
+    own = {name: value for name, value in vars(part).items() if name not in torch_s_own}
+
+    def attributes() -> None:
+        for name in vars(part).keys() - torch_s_own - own.keys():
+            del vars(part)[name]
+        vars(part).update(own)
+
+    yield attributes
+    seen: set[int] = set()
+    for value in (vars(part).get("_buffers"), *part.buffers(recurse=False), *own.values()):
+        yield from _contents(value, seen)
+
+
+def _contents(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
+    """What puts back the numbers of tensors and the members of containers, each once."""
+    if id(value) in seen or isinstance(value, nn.Parameter):
+        return
+    seen.add(id(value))
+    members: list[Any] = []
+    if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta:
+        yield partial(_write, value, value.detach().clone())
+    elif type(value) in (dict, OrderedDict, defaultdict):
+        yield partial(_refill, value, value.update, dict(value))
+        members = list(value.values())
+    elif type(value) in (list, deque):
+        yield partial(_refill, value, value.extend, list(value))
+        members = list(value)
+    elif isinstance(value, tuple):
+        members = list(value)
+    for member in members:
+        yield from _contents(member, seen)
+
+
+def _write(tensor: Tensor, before: Tensor) -> None:
+    if not torch.equal(tensor, before):
+        tensor.copy_(before)
+
+
+def _refill(container: Any, fill: Callable[[Any], None], before: Any) -> None:
+    container.clear()
+    fill(before)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors of a batch, however deep they lie."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, PackedSequence):
+        yield value.data
+    elif isinstance(value, Mapping | tuple | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(part)
 
 
 def _refuse_numbers(model: nn.Module, batch: Any) -> None:
@@ -145,12 +247,8 @@ def _refuse_numbers(model: nn.Module, batch: Any) -> None:
                 f"{name} holds {bad} of {parameter.numel()} values that are NaN or infinite: the model is lost. "
                 "Go back to an earlier checkpoint, with a smaller learning rate or clipped gradients"
             )
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, tuple | list) else [batch]
-    if isinstance(batch, PackedSequence):
-        parts = [batch.data]
-    for part in parts:
-        data = part.data if isinstance(part, PackedSequence) else part
-        if isinstance(data, Tensor) and data.is_floating_point() and not bool(data.isfinite().all()):
+    for data in _tensors(batch):
+        if data.is_floating_point() and not bool(data.isfinite().all()):
             at = (~data.isfinite()).nonzero()[0].tolist()
             raise InspectError(
                 f"{'NaN' if bool(data.isnan().any()) else 'infinity'} in the batch, first at {at} of shape "

@@ -65,7 +65,10 @@ def load(path: str | os.PathLike[str]) -> PeepholeLSTM | nn.LSTM:
             _check_tensors(where, name, arguments, headers)
             tensors = {key: file.get_tensor(key) for key in slices}
     except (safetensors.SafetensorError, OSError) as error:
-        raise InteropError(f"{where}: not a whole safetensors file ({' '.join(str(error).split())})") from None
+        why = " ".join(str(error).split())
+        raise InteropError(
+            f"{where}: not a whole safetensors file ({why}); one that peephole.interop.files.save wrote is wanted"
+        ) from None
     if described["sha256"] != _digest(tensors):
         raise InteropError(f"{where}: the weights are not those that were saved; copy the file again, or save anew")
     module: PeepholeLSTM | nn.LSTM = _made(where, name, arguments, tensors)

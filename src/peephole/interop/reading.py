@@ -18,6 +18,9 @@ NEUTRAL = {
     "Cast", "Concat", "Constant", "ConstantOfShape", "Expand", "Gather", "Identity", "Less", "Mul", "Reshape", "Shape",
     "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze", "Where",
 }  # fmt: skip
+# Which of their inputs hold the numbers that they move, where it is not the first alone: places from and to.
+NUMBERS = {"Concat": (0, None), "Mul": (0, None), "Where": (1, None), "ConstantOfShape": (0, 0), "Shape": (0, 0),
+           "Less": (0, 0)}  # fmt: skip
 SLOTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 
 
@@ -64,6 +67,7 @@ class _Chain:
         self.producer = {name: node for node in self.graph.node for name in node.output if name}
         self.initial = {tensor.name: tensor for tensor in self.graph.initializer}
         self.inputs = {value.name for value in self.graph.input}
+        self.states: list[str] = []
         self.required = [value.name for value in self.graph.input if value.name not in self.initial]
 
     def follow(self) -> tuple[bool, list[Layer]]:
@@ -87,6 +91,8 @@ class _Chain:
             raise InteropError(f"the LSTM reads {value!r}, a constant, in place of an input")
         if first != last:
             raise InteropError("the batch comes first in the input or in the output, and not in the other")
+        for name in self.states:
+            self._zero_or_given(name, value)
         if sum(node.op_type == "LSTM" for node in self.graph.node) != len(layers):
             raise InteropError("an LSTM operator stands outside of the chain from the input to the first output")
         return first, layers
@@ -114,8 +120,7 @@ class _Chain:
         layer = Layer.of(attributes_of(node), *found)
         if layer.sizes[0] == 2 and not directions_joined:
             raise InteropError(f"{value!r}: the two directions of an LSTM are not joined as in torch")
-        for slot in ("initial_h", "initial_c"):
-            self._zero_or_given(slots[slot])
+        self.states += [slots[slot] for slot in ("initial_h", "initial_c") if slots[slot]]
         if slots["sequence_lens"] and not self._leaves(slots["sequence_lens"]) & self.inputs - {*self.required[:1]}:
             raise InteropError("the lengths of the sequences are constant")
         return self._through(slots["X"]), layer
@@ -191,12 +196,33 @@ class _Chain:
                 waiting += [*node.input]
         return leaves
 
-    def _zero_or_given(self, name: str) -> None:
-        """Refuse an initial state that the file holds: the module would start at zero."""
+    def _zero_or_given(self, state: str, x: str) -> None:
+        """Refuse an initial state that the file makes itself, of constants or of x: the module would start at zero."""
+        waiting, seen = [state], set()
+        while waiting:
+            name = waiting.pop()
+            node = self.producer.get(name)
+            if name in seen or not name:
+                continue
+            seen.add(name)
+            if node is not None and node.op_type == "LSTM":
+                raise InteropError("an LSTM starts from, or ends by, what another one put out")
+            first, last = (0, 0) if node is None else NUMBERS.get(node.op_type, (0, 1))
+            sources = [] if node is None else list(node.input)[first:last]
+            waiting += sources
+            if name == x:
+                raise InteropError(f"an initial state that is made of the input {x!r}, which PeepholeLSTM has not")
+            if not sources and self._numbers(name).any():
+                raise InteropError(f"{name!r}: an initial state of its own, which PeepholeLSTM has not")
+
+    def _numbers(self, name: str) -> Array:
+        """What the file says that a value holds: zero, where an input of the graph does without a default."""
         from onnx import numpy_helper
 
-        for leaf in self._leaves(name) if name else ():
-            tensor = self.initial.get(leaf)
-            array = self._constant(leaf) if tensor is None else numpy_helper.to_array(tensor)
-            if array is not None and array.dtype.kind == "f" and array.any():
-                raise InteropError(f"{leaf!r}: an initial state of its own, which PeepholeLSTM has not")
+        node = self.producer.get(name)
+        if node is not None and node.op_type == "ConstantOfShape":
+            value = attributes_of(node).get("value")
+            return np.zeros(1) if value is None else np.array(numpy_helper.to_array(value))
+        tensor = self.initial.get(name)
+        array = self._constant(name) if tensor is None else np.array(numpy_helper.to_array(tensor))
+        return np.array([node is not None]) if array is None else array
