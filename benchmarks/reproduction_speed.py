@@ -50,7 +50,7 @@ def main() -> int:
     six, data = draw(material, jobs), sequences(material.train[trained])
     one = {name: weight[:1] for name, weight in six.items()}
 
-    # An epoch alone: the loss after the last is descend's own extra pass, which the loop has not.
+    # The loss after the last epoch is descend's own extra pass, which the loop has not: over many it hardly counts.
     def ours(weights: dict[str, Tensor] = one) -> None:
         descend(weights, data, Descent(EPOCHS))
 

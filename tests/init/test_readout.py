@@ -68,7 +68,7 @@ def test_the_ridge_solution(penalty: float | None, bias: bool) -> None:
     assert done.rows == ROWS
     assert done.before == pytest.approx(before)
     assert done.after == pytest.approx(nn.functional.mse_loss(linear(x), y).item())
-    assert done.after < done.before  # a head at random is worse, even than one that a huge penalty holds near zero
+    assert done.after < 0.9 * done.before  # a head at random is worse
     assert done.gcv == pytest.approx(gcv(x, y, done.penalty, bias))
 
 
